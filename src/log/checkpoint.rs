@@ -1,0 +1,150 @@
+//! Kafka's checkpoint files: a version, a count, a line an entry (format reference 6.3).
+//!
+//! `leader-epoch-checkpoint` lies in the partition directory, the others beside it in the data directory. They are written to a temporary
+//! name, synced, renamed, and the directory is synced, so that a crash leaves the old file or the new one.
+
+use crate::error::{Error, Fault, Result};
+use crate::io::{Directory, Open, read_up_to, write_all_at};
+use crate::log::names;
+use crate::types::{Offset, TopicPartition};
+use std::ffi::OsStr;
+use std::io;
+
+/// No checkpoint file is larger than this, in bytes; a larger one is refused rather than read.
+const LARGEST: usize = 64 << 20;
+
+/// An entry of `leader-epoch-checkpoint`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochEntry {
+    /// The epoch.
+    pub epoch: i32,
+    /// The first offset written in it.
+    pub start: Offset,
+}
+
+/// The lines of a checkpoint file as lists of fields; `None` where the file does not exist.
+fn read_lines(dir: &dyn Directory, name: &str) -> Result<Option<Vec<Vec<String>>>> {
+    let file = match dir.open(OsStr::new(name), Open::Read) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io("open", name, e)),
+    };
+    let bytes = read_up_to(&*file, 0, file.metadata().map_or(LARGEST, |m| (m.len as usize).min(LARGEST)))
+        .map_err(|e| Error::io("read", name, e))?;
+    parse(&bytes).map(Some).map_err(|fault| Error::corrupt(name, fault))
+}
+
+fn parse(bytes: &[u8]) -> Result<Vec<Vec<String>>, Fault> {
+    let text = std::str::from_utf8(bytes).map_err(|e| Fault::new(e.valid_up_to() as u64, "UTF-8 text", "other bytes"))?;
+    let mut at = 0u64;
+    let mut lines = text.split_inclusive('\n').map(|raw| {
+        let start = at;
+        at += raw.len() as u64;
+        (start, raw.trim_end_matches('\n').trim_end_matches('\r'))
+    });
+    let Some((_, version)) = lines.next() else { return Ok(Vec::new()) };
+    if version != "0" {
+        return Err(Fault::new(0, "version 0", format!("`{}`", version.escape_debug())));
+    }
+    let Some((count_at, count)) = lines.next() else { return Ok(Vec::new()) };
+    let count: usize = count.parse().map_err(|_| Fault::new(count_at, "the number of entries", format!("`{}`", count.escape_debug())))?;
+    let mut entries = Vec::new();
+    for (start, line) in lines {
+        let fields: Vec<String> = line.split_ascii_whitespace().map(str::to_owned).collect();
+        if fields.is_empty() || line.starts_with(|c: char| c.is_ascii_whitespace()) {
+            return Err(Fault::new(start, "an entry", format!("`{}`", line.escape_debug())));
+        }
+        entries.push(fields);
+    }
+    if entries.len() != count {
+        return Err(Fault::new(count_at, format!("{count} entries"), format!("{}", entries.len())));
+    }
+    Ok(entries)
+}
+
+fn field<T: std::str::FromStr>(name: &str, fields: &[String], at: usize, what: &'static str) -> Result<T> {
+    let text = fields.get(at).map_or("", String::as_str);
+    text.parse().map_err(|_| Error::corrupt(name, Fault::new(0, what, format!("`{}`", text.escape_debug()))))
+}
+
+fn write(dir: &dyn Directory, name: &str, entries: &[String]) -> Result<()> {
+    let mut text = format!("0\n{}\n", entries.len());
+    for entry in entries {
+        text.push_str(entry);
+        text.push('\n');
+    }
+    let temporary = format!("{name}.tmp");
+    let run = || -> io::Result<()> {
+        let file = dir.open(OsStr::new(&temporary), Open::Create)?;
+        file.set_len(0)?;
+        write_all_at(&*file, text.as_bytes(), 0)?;
+        file.sync_data()?;
+        dir.rename(OsStr::new(&temporary), OsStr::new(name))?;
+        dir.sync()
+    };
+    run().map_err(|e| Error::io("write", name, e))
+}
+
+/// The leader epochs of a partition in rising order; empty where the file is missing.
+///
+/// # Errors
+/// What the system says; a file that does not follow the grammar, or whose epochs or offsets do not rise.
+pub fn read_leader_epochs(dir: &dyn Directory) -> Result<Vec<EpochEntry>> {
+    let name = names::LEADER_EPOCHS;
+    let mut entries: Vec<EpochEntry> = Vec::new();
+    for fields in read_lines(dir, name)?.unwrap_or_default() {
+        let epoch: i32 = field(name, &fields, 0, "an epoch")?;
+        let start: i64 = field(name, &fields, 1, "a start offset")?;
+        let start = Offset::new(start).ok_or_else(|| Error::corrupt(name, Fault::new(0, "a start offset", format!("{start}"))))?;
+        if entries.last().is_some_and(|last| last.epoch >= epoch || last.start > start) {
+            return Err(Error::corrupt(name, Fault::new(0, "rising epochs and offsets", format!("epoch {epoch} at {start}"))));
+        }
+        entries.push(EpochEntry { epoch, start });
+    }
+    Ok(entries)
+}
+
+/// Writes the leader epochs of a partition.
+///
+/// # Errors
+/// What the system says.
+pub fn write_leader_epochs(dir: &dyn Directory, entries: &[EpochEntry]) -> Result<()> {
+    let lines: Vec<String> = entries.iter().map(|e| format!("{} {}", e.epoch, e.start)).collect();
+    write(dir, names::LEADER_EPOCHS, &lines)
+}
+
+/// What a checkpoint of a data directory says of a partition: of several entries the last counts; `None` where there is none.
+///
+/// # Errors
+/// What the system says; a file that does not follow the grammar.
+pub fn read_offset(dir: &dyn Directory, name: &str, partition: &TopicPartition) -> Result<Option<i64>> {
+    let mut found = None;
+    for fields in read_lines(dir, name)?.unwrap_or_default() {
+        if fields.len() != 3 {
+            return Err(Error::corrupt(name, Fault::new(0, "topic, partition and offset", format!("{} fields", fields.len()))));
+        }
+        let number: i32 = field(name, &fields, 1, "a partition number")?;
+        let offset: i64 = field(name, &fields, 2, "an offset")?;
+        if fields[0] == partition.topic && number == partition.partition {
+            found = Some(offset);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kafka_reads_is_read() {
+        let of = |text: &str| parse(text.as_bytes());
+        assert_eq!(of("").map(|l| l.len()), Ok(0));
+        assert_eq!(of("0\n").map(|l| l.len()), Ok(0));
+        assert_eq!(of("0\n1\nt 0 7\n"), Ok(vec![vec!["t".to_owned(), "0".to_owned(), "7".to_owned()]]));
+        assert_eq!(of("0\r\n1\r\nt\t0   7 ").map(|l| l.len()), Ok(1), "CRLF, tabs, a blank at the end, no last newline");
+        for bad in ["1\n0\n", "0\nx\n", "0\n2\nt 0 7\n", "0\n1\n t 0 7\n", "0\n1\nt 0 7\n\n", " 0\n0\n"] {
+            assert!(of(bad).is_err(), "{bad:?}");
+        }
+    }
+}

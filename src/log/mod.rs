@@ -1,0 +1,33 @@
+//! The engine: record batches, indexes, segments, look-up, recovery and the single writer of a partition. It knows no tree and no kernel.
+//!
+//! Reading, from the outside in: [`partition`] publishes a layout of [`segment`]s; [`seek`] finds a record by its offset, [`times`] an offset by a
+//! time, [`walk`] goes over batches; [`scan`] is the thorough pass for everything that is not as it should be; [`transactions`] tells what
+//! is committed. Below them stand the formats: [`mod@index`], [`batch`], [`record`], [`legacy`], [`compression`], [`checkpoint`], [`names`].
+
+mod active;
+pub mod batch;
+pub mod bytes;
+pub mod checkpoint;
+pub mod commit;
+pub mod compression;
+pub mod config;
+pub mod decoded;
+pub mod encode;
+pub mod handle;
+pub mod index;
+pub mod isolation;
+pub mod legacy;
+pub mod listing;
+pub mod names;
+pub mod partition;
+pub mod prepare;
+pub mod record;
+mod recovery;
+pub mod scan;
+pub mod seek;
+pub mod segment;
+pub mod times;
+pub mod transactions;
+pub mod verified;
+pub mod walk;
+pub mod writer;

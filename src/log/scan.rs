@@ -1,0 +1,392 @@
+//! The thorough pass over a `.log`: every batch with its CRC, and what to make of places that are not right.
+//!
+//! Look-ups do not come here; they trust an index entry once it was verified and a batch once its CRC was. Whoever meets bytes that
+//! cannot be, recovers after an unclean stop, or has no usable index asks this pass, and gets indexes by Kafka's own rule, the damaged
+//! stretches with the offsets they cost, and the torn tail. It judges one segment; whether a tail at its end is torn or damage depends on
+//! the segments behind it, which the caller knows.
+//!
+//! A stretch is left behind only at a *right place*: a batch from which an unbroken chain leads to the end of the segment, to a torn
+//! tail or to a place that the offset index names. A value may contain a copy of a segment, so a right CRC alone proves nothing.
+
+use crate::error::Fault;
+use crate::log::batch::{BatchHeader, Step, verify_crc};
+use crate::log::index::{IndexRule, OffsetIndex, TimeEntry, encode_offset_entry, encode_time_entry, fits};
+use crate::types::{Offset, Position, TimestampMs};
+use std::collections::HashSet;
+
+/// More damaged stretches than this in one segment are told as one.
+const DAMAGE_MOST: usize = 65_536;
+
+/// A stretch of a `.log` that holds no readable batch, with good batches or the segment's end behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Its first byte.
+    pub from: Position,
+    /// The byte behind it.
+    pub to: Position,
+    /// The offsets that it costs: the one behind the last good record, and the one before the next good record. `None` where they leave no room.
+    pub offsets: Option<(Offset, Offset)>,
+    /// What is wrong at its first byte.
+    pub fault: Fault,
+}
+
+/// What stands behind the last good batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// Where it begins.
+    pub from: Position,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// Whether it is zeros only, as preallocation and some file systems leave it.
+    pub zeros: bool,
+    /// Why it is no batch.
+    pub fault: Fault,
+}
+
+/// What a pass over a `.log` found.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// The bytes of an offset index by Kafka's rule.
+    pub index: Vec<u8>,
+    /// The bytes of a time index by Kafka's rule, with the entry that a sealed segment ends with.
+    pub timeindex: Vec<u8>,
+    /// The byte behind the last good batch.
+    pub valid_end: Position,
+    /// The offset behind the last good batch; the base offset where there is none.
+    pub next_offset: Offset,
+    /// The largest time, and the last offset of the batch that reached it first.
+    pub largest: TimeEntry,
+    /// The leader epoch of the last good v2 batch.
+    pub last_epoch: Option<i32>,
+    /// How many good batches there are.
+    pub batches: u64,
+    /// Damaged stretches before the last good batch, in order.
+    pub damage: Vec<Damage>,
+    /// What stands behind the last good batch; `None` where nothing does.
+    pub tail: Option<Tail>,
+}
+
+impl Scan {
+    /// The damaged stretch that covers an offset.
+    pub fn damage_at(&self, offset: Offset) -> Option<&Damage> {
+        let at = self.damage.partition_point(|d| d.offsets.is_none_or(|(_, last)| last < offset));
+        self.damage.get(at).filter(|d| d.offsets.is_some_and(|(first, _)| first <= offset))
+    }
+
+    /// The damaged stretch that begins at a position.
+    pub fn damage_from(&self, position: u64) -> Option<&Damage> {
+        let at = self.damage.binary_search_by_key(&position, |d| d.from.get()).ok()?;
+        self.damage.get(at)
+    }
+}
+
+/// What a pass is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// The base offset, from the file's name.
+    pub base: Offset,
+    /// The base offset of the next segment: no batch may reach it.
+    pub limit: Option<Offset>,
+    /// `index.interval.bytes` for the indexes that are made.
+    pub interval_bytes: u64,
+    /// The bytes of the offset index on disk, for its positions; it may lie.
+    pub disk_index: &'a [u8],
+}
+
+/// A batch that is right as far as can be told before the next one was seen.
+struct Pending {
+    header: BatchHeader,
+    at: u64,
+    /// The first offset that it could have had.
+    expected: Offset,
+}
+
+struct Pass<'a> {
+    log: &'a [u8],
+    scope: Scope<'a>,
+    rule: IndexRule,
+    pending: Option<Pending>,
+    failed_starts: HashSet<u64>,
+    scan: Scan,
+}
+
+/// Looks at every batch of a `.log`, given its bytes up to the end of the file.
+pub fn scan(log: &[u8], scope: Scope<'_>) -> Scan {
+    let mut pass = Pass {
+        log,
+        scope,
+        rule: IndexRule::new(scope.base, scope.interval_bytes),
+        pending: None,
+        failed_starts: HashSet::new(),
+        scan: Scan {
+            index: Vec::new(),
+            timeindex: Vec::new(),
+            valid_end: Position::ZERO,
+            next_offset: scope.base,
+            largest: TimeEntry { timestamp: TimestampMs::NONE, offset: scope.base },
+            last_epoch: None,
+            batches: 0,
+            damage: Vec::new(),
+            tail: None,
+        },
+    };
+    pass.run();
+    pass.scan
+}
+
+impl Pass<'_> {
+    fn run(&mut self) {
+        let mut at = 0;
+        loop {
+            match self.right(at, self.next_offset()) {
+                Right::Yes(header) => {
+                    self.settle();
+                    let expected = self.scan.next_offset;
+                    self.pending = Some(Pending { header, at, expected });
+                    at += u64::from(header.size);
+                }
+                Right::End => break,
+                Right::OutOfOrder(header, fault) if self.doubts_pending(&header) => {
+                    let Some(pending) = self.pending.take() else { break };
+                    let found = format!("{} to {}", pending.header.base_offset, pending.header.last_offset);
+                    let expected = format!("a batch of offsets from {} to below {}", pending.expected, header.base_offset);
+                    self.add_damage(pending.at, at, Fault::new(pending.at, expected, found));
+                    if !fills(&pending, &header) {
+                        // Either of the two may be the wrong one; neither is shown.
+                        let next = at + u64::from(header.size);
+                        self.add_damage(at, next, fault);
+                        at = next;
+                    }
+                }
+                Right::OutOfOrder(_, fault) | Right::No(_, fault) => {
+                    self.settle();
+                    match self.next_right_place(at) {
+                        Some(next) => {
+                            self.add_damage(at, next, fault);
+                            at = next;
+                        }
+                        None => {
+                            let rest = self.log.get(at as usize..).unwrap_or_default();
+                            let zeros = rest.iter().all(|b| *b == 0);
+                            self.scan.tail = Some(Tail { from: Position::new(at), bytes: rest.len() as u64, zeros, fault });
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        self.settle();
+        self.close_offsets();
+        if let Some(entry) = self.rule.time_entry() {
+            self.scan.timeindex.extend(encode_time_entry(self.scope.base, entry).into_iter().flatten());
+        }
+        self.scan.largest = self.rule.largest();
+    }
+
+    /// The first offset that a batch at the present place may have.
+    fn next_offset(&self) -> Offset {
+        self.pending.as_ref().map_or(self.scan.next_offset, |p| p.header.next_offset())
+    }
+
+    /// Whether the pending batch, which stands behind a gap, may be what is wrong where the next one does not fit behind it: no CRC covers a
+    /// base offset.
+    fn doubts_pending(&self, header: &BatchHeader) -> bool {
+        self.pending.as_ref().is_some_and(|p| p.header.base_offset > p.expected && header.base_offset > p.expected)
+    }
+
+    fn right(&self, at: u64, expected: Offset) -> Right {
+        right(self.log, at, expected, self.scope)
+    }
+
+    /// Takes the pending batch as good.
+    fn settle(&mut self) {
+        let Some(Pending { header, at, .. }) = self.pending.take() else { return };
+        if let Some((offset, time)) = self.rule.batch(header.last_offset, Position::new(at), u64::from(header.size), header.max_timestamp) {
+            self.scan.index.extend(encode_offset_entry(self.scope.base, offset).into_iter().flatten());
+            if let Some(time) = time {
+                self.scan.timeindex.extend(encode_time_entry(self.scope.base, time).into_iter().flatten());
+            }
+        }
+        if header.magic >= 2 {
+            self.scan.last_epoch = Some(header.partition_leader_epoch);
+        }
+        self.scan.batches += 1;
+        self.scan.next_offset = header.next_offset();
+        self.scan.valid_end = Position::new(at + u64::from(header.size));
+        if let Some(damage) = self.scan.damage.last_mut().filter(|d| d.to.get() == at) {
+            let last = header_first(&header).previous();
+            damage.offsets =
+                damage.offsets.map(|(first, _)| (first, last)).filter(|(first, last)| first <= last && header_first(&header) > *first);
+        }
+    }
+
+    fn add_damage(&mut self, from: u64, to: u64, fault: Fault) {
+        let first = self.scan.next_offset;
+        if self.scan.damage.len() >= DAMAGE_MOST {
+            if let Some(last) = self.scan.damage.last_mut() {
+                last.to = Position::new(to);
+            }
+            return;
+        }
+        match self.scan.damage.last_mut().filter(|d| d.to.get() == from) {
+            Some(before) => before.to = Position::new(to),
+            // The last offset is known when the next good batch is settled.
+            None => self.scan.damage.push(Damage {
+                from: Position::new(from),
+                to: Position::new(to),
+                offsets: Some((first, self.scope.limit.map_or(Offset::MAX, Offset::previous))),
+                fault,
+            }),
+        }
+    }
+
+    /// Damage at the very end that no good batch follows is the tail.
+    fn close_offsets(&mut self) {
+        while let Some(last) = self.scan.damage.last().filter(|d| d.to > self.scan.valid_end) {
+            let bytes = (self.log.len() as u64).saturating_sub(last.from.get());
+            let zeros = self.log.get(last.from.get() as usize..).unwrap_or_default().iter().all(|b| *b == 0);
+            self.scan.tail = Some(Tail { from: last.from, bytes, zeros, fault: last.fault.clone() });
+            self.scan.damage.pop();
+        }
+    }
+
+    /// Where reading can go on behind a bad place: what its own length says, then the places the index names, then any byte.
+    fn next_right_place(&mut self, bad: u64) -> Option<u64> {
+        let expected = self.scan.next_offset;
+        if let Ok(Step::Batch(header)) = BatchHeader::read(self.log, bad as usize) {
+            let next = bad + u64::from(header.size);
+            if self.leads_on(next, expected) {
+                return Some(next);
+            }
+        }
+        let index = OffsetIndex::new(self.scope.disk_index, self.scope.base);
+        let by_index = (0..index.len())
+            .filter_map(|i| index.entry(i))
+            .find(|e| e.position.get() > bad && self.named_by(e.offset, e.position.get(), expected));
+        let end = by_index.map_or(self.log.len() as u64, |e| e.position.get());
+        // A batch has its magic, 0 to 2, sixteen bytes behind its start; most bytes of a value are ruled out by that alone.
+        let mut at = bad + 1;
+        while at < end {
+            if self.log.get(at as usize + 16).is_none() {
+                break;
+            }
+            if self.log[at as usize + 16] <= 2 && self.plausible(at, expected) && self.leads_on(at, expected) {
+                return Some(at);
+            }
+            at += 1;
+        }
+        by_index.map(|e| e.position.get())
+    }
+
+    /// A quick look before the CRC: a header that fits the segment.
+    fn plausible(&self, at: u64, expected: Offset) -> bool {
+        match BatchHeader::read(self.log, at as usize) {
+            Ok(Step::Batch(header)) => in_order(&header, expected, self.scope),
+            _ => false,
+        }
+    }
+
+    /// Whether an index entry tells the truth: a right batch with just that last offset.
+    fn named_by(&self, offset: Offset, position: u64, expected: Offset) -> bool {
+        matches!(self.right(position, expected), Right::Yes(header) if header.last_offset == offset)
+    }
+
+    /// Whether an unbroken chain of right batches leads from a place to the segment's end, a torn tail or a place the index names. A batch
+    /// whose CRC alone is wrong does not break the chain where a right one follows it.
+    fn leads_on(&mut self, start: u64, expected: Offset) -> bool {
+        let index = OffsetIndex::new(self.scope.disk_index, self.scope.base);
+        let mut seen = Vec::new();
+        let (mut at, mut expected, mut good) = (start, expected, 0u64);
+        let verdict = loop {
+            if self.failed_starts.contains(&at) {
+                break false;
+            }
+            seen.push(at);
+            match self.right(at, expected) {
+                Right::Yes(header) => {
+                    good += 1;
+                    expected = header.next_offset();
+                    let entry = index.floor(header.last_offset).and_then(|i| index.entry(i));
+                    if entry.is_some_and(|e| e.position.get() == at && e.offset == header.last_offset) {
+                        break true;
+                    }
+                    at += u64::from(header.size);
+                }
+                Right::End => break good > 0,
+                Right::No(Some(header), _) if good > 0 && matches!(self.right(at + u64::from(header.size), expected), Right::Yes(_)) => {
+                    at += u64::from(header.size);
+                }
+                Right::OutOfOrder(..) | Right::No(..) => break good > 0 && self.is_torn(at, expected),
+            }
+        };
+        if !verdict {
+            self.failed_starts.extend(seen);
+        }
+        verdict
+    }
+
+    /// Whether the bytes from a place to the end look like a write that was cut: too few for a header, zeros, or a header in order whose batch
+    /// reaches past the end.
+    fn is_torn(&self, at: u64, expected: Offset) -> bool {
+        let rest = self.log.get(at as usize..).unwrap_or_default();
+        if rest.len() <= 17 || rest.iter().all(|b| *b == 0) {
+            return true;
+        }
+        let field = |from: usize, len: usize| rest.get(from..from + len);
+        let base = field(0, 8).and_then(|b| b.try_into().ok()).map(i64::from_be_bytes).and_then(Offset::new);
+        let length = field(8, 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_be_bytes);
+        base.is_some_and(|b| b >= expected && fits(self.scope.base, b) && self.scope.limit.is_none_or(|l| b < l))
+            && rest[16] <= 2
+            && i64::from(length) + 12 > rest.len() as i64
+    }
+}
+
+/// Whether a place holds a right batch.
+enum Right {
+    Yes(BatchHeader),
+    /// Nothing more.
+    End,
+    /// Right in itself, but its offsets do not fit where it stands.
+    OutOfOrder(BatchHeader, Fault),
+    /// Not right; the header where it could be read.
+    No(Option<BatchHeader>, Fault),
+}
+
+/// Whether the offsets between the last good batch and `next` are just as many as the pending batch has: then its base offset is the wrong one.
+fn fills(pending: &Pending, next: &BatchHeader) -> bool {
+    let has = pending.header.last_offset.delta_from(pending.header.base_offset) + 1;
+    next.base_offset.delta_from(pending.expected) == has
+}
+
+/// The first offset that a batch is known to have; a legacy wrapper tells only its last.
+fn header_first(header: &BatchHeader) -> Offset {
+    header.base_offset
+}
+
+fn in_order(header: &BatchHeader, expected: Offset, scope: Scope<'_>) -> bool {
+    header.base_offset >= expected && fits(scope.base, header.last_offset) && scope.limit.is_none_or(|limit| header.last_offset < limit)
+}
+
+fn right(log: &[u8], at: u64, expected: Offset, scope: Scope<'_>) -> Right {
+    match BatchHeader::read(log, at as usize) {
+        Ok(Step::End { left: 0 }) => Right::End,
+        Ok(Step::End { left }) => Right::No(None, Fault::new(at, "a whole batch", format!("{left} bytes of one, or of something else"))),
+        Err(fault) => Right::No(None, fault),
+        Ok(Step::Batch(header)) => {
+            let bytes = log.get(at as usize..at as usize + header.size as usize).unwrap_or_default();
+            if let Err(fault) = verify_crc(&header, bytes) {
+                return Right::No(Some(header), fault.moved(at));
+            }
+            if !in_order(&header, expected, scope) {
+                let limit = scope.limit.map_or(String::new(), |l| format!(" and below {l}"));
+                let fault = Fault::new(
+                    at,
+                    format!("offsets from {expected} on{limit}"),
+                    format!("{} to {}", header.base_offset, header.last_offset),
+                );
+                return Right::OutOfOrder(header, fault);
+            }
+            Right::Yes(header)
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The look-up of a record by its offset: floor segment, floor entry of the index, a scan of at most one interval, the record in its batch.
+//!
+//! This is the hot path: once a segment is open and its batch was touched, it makes no system call and no allocation. An index is a hint:
+//! an entry counts only when it was verified, at its first use, against the batches around it. Whatever cannot be is not answered
+//! here but by a thorough pass over the segment, so a fault costs time and never gives a wrong record.
+
+use crate::error::{Corruption, Error, Fault, Result};
+use crate::log::batch::{BatchHeader, Step, verify_crc};
+use crate::log::bytes::Shared;
+use crate::log::compression::DecodeError;
+use crate::log::handle::{Batch, Body, Record};
+use crate::log::index::OffsetIndex;
+use crate::log::partition::{Layout, Partition};
+use crate::log::record;
+use crate::log::segment::OpenSegment;
+use crate::log::verified::{self, Subject};
+use crate::types::{Offset, Patience, Position};
+use std::sync::Arc;
+
+/// A compressed batch larger than this, in bytes as stored, is decoded only where waiting is allowed.
+const DECODE_AT_ONCE_MOST: u32 = 64 << 10;
+/// Walking further than this from an index entry, in bytes, means that the index has holes; the segment is then passed over once.
+const WALK_MOST: u64 = 1 << 20;
+
+/// Why there is no record at an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// It lies before the log start offset.
+    BeforeLogStart(Offset),
+    /// It was not written yet.
+    BeyondLogEnd(Offset),
+    /// Compaction or an aborted write left a gap.
+    Gap,
+    /// A control record stands there: a transaction's marker, never a value.
+    Control,
+    /// Its transaction was aborted, or is still open, and only committed records are shown.
+    NotCommitted,
+}
+
+/// The answer to a look-up.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The record.
+    Record(Record),
+    /// There is none, and why.
+    Absent(Absent),
+}
+
+/// What stopped a walk over headers that nothing vouches for.
+pub(crate) enum Trouble {
+    /// The bytes cannot be.
+    Fault(Fault),
+    /// The index has an entry that lies, or too few.
+    Index,
+    /// Pages are not in memory, and the caller cannot wait.
+    Cold,
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Trouble {
+        Trouble::Fault(fault)
+    }
+}
+
+/// Where a walk over the headers of a segment came to.
+pub(crate) enum Place {
+    /// At the first batch whose last offset is at or behind the target, at a position; and the position of the batch before it that was
+    /// passed over, if any.
+    At(BatchHeader, u64, Option<u64>),
+    /// Every batch lies before the target; the position of the last one passed over.
+    Behind(Option<u64>),
+}
+
+impl Partition {
+    /// The record at an offset.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where the offset is damaged, with file and position; [`Error::WouldBlock`]; what the system says.
+    pub fn record(&self, offset: Offset, patience: Patience) -> Result<Found> {
+        let (batch, file) = match self.batch_at(offset, patience)? {
+            Ok(found) => found,
+            Err(absent) => return Ok(Found::Absent(absent)),
+        };
+        let body = self.body(&batch, &file, patience)?;
+        let answer = match body.find(offset).map_err(|fault| record_fault(&file, &batch, &fault, offset))? {
+            Some(_) if body.header.attributes.is_control() => Found::Absent(Absent::Control),
+            Some(reference) => Found::Record(body.record(reference)),
+            None if body.header.records_count < 0 => {
+                let fault = Fault::new(batch.position, "a count of records", body.header.records_count.to_string());
+                return Err(corrupt_at(&file, fault, offset));
+            }
+            None => Found::Absent(Absent::Gap),
+        };
+        if body.bytes.is_broken() || batch.stored.is_broken() {
+            return Err(Error::Truncated { file: file.to_string() });
+        }
+        Ok(answer)
+    }
+
+    /// The batch that holds an offset, its CRC verified, and the name of its file.
+    ///
+    /// # Errors
+    /// As [`Partition::record`].
+    pub fn batch_at(&self, offset: Offset, patience: Patience) -> Result<Result<(Batch, Arc<str>), Absent>> {
+        let bounds = self.bounds();
+        if offset < bounds.log_start {
+            return Ok(Err(Absent::BeforeLogStart(bounds.log_start)));
+        }
+        if offset >= bounds.log_end {
+            return Ok(Err(Absent::BeyondLogEnd(bounds.log_end)));
+        }
+        let layout = self.layout();
+        let Some(at) = layout.floor(offset) else { return Ok(Err(Absent::Gap)) };
+        let open = self.open_segment(&layout, at, patience)?;
+        match self.seek_verified(&layout, at, &open, offset, patience) {
+            Ok(found) => Ok(found.map(|batch| (batch, layout.segments[at].log_name_shared())).ok_or(Absent::Gap)),
+            Err(Trouble::Cold) => Err(Error::WouldBlock),
+            Err(Trouble::Fault(_) | Trouble::Index) if open.scan.is_none() => {
+                let open = self.scanned(&layout, at, patience)?;
+                self.seek_in_scan(&layout, at, &open, offset, patience)
+            }
+            Err(_) => self.seek_in_scan(&layout, at, &open, offset, patience),
+        }
+    }
+
+    /// The same in a segment that was passed over thoroughly: what is damaged is known.
+    fn seek_in_scan(
+        &self,
+        layout: &Layout,
+        at: usize,
+        open: &Arc<OpenSegment>,
+        offset: Offset,
+        patience: Patience,
+    ) -> Result<Result<(Batch, Arc<str>), Absent>> {
+        let file = layout.segments[at].log_name_shared();
+        let damaged = |d: &crate::log::scan::Damage| {
+            Error::Corrupt(Corruption { file: file.to_string(), fault: d.fault.clone().at(d.from), offsets: d.offsets })
+        };
+        match self.seek_verified(layout, at, open, offset, patience) {
+            Ok(Some(batch)) => Ok(Ok((batch, file))),
+            Ok(None) => match open.scan.as_ref().and_then(|s| s.damage_at(offset)) {
+                Some(damage) => Err(damaged(damage)),
+                None => Ok(Err(Absent::Gap)),
+            },
+            Err(Trouble::Cold) => Err(Error::WouldBlock),
+            Err(Trouble::Fault(fault)) => match open.scan.as_ref().and_then(|s| s.damage_at(offset)) {
+                Some(damage) => Err(damaged(damage)),
+                None => Err(corrupt_at(&file, fault, offset)),
+            },
+            Err(Trouble::Index) => Err(corrupt_at(&file, Fault::new(0, "batches as they stood a moment ago", "others"), offset)),
+        }
+    }
+
+    /// The batch of a segment that holds an offset, verified; `None` where the batches around it, verified, leave a gap there.
+    fn seek_verified(
+        &self,
+        layout: &Layout,
+        at: usize,
+        open: &Arc<OpenSegment>,
+        offset: Offset,
+        patience: Patience,
+    ) -> Result<Option<Batch>, Trouble> {
+        let segment = &layout.segments[at];
+        let end = segment.end();
+        let log = open.log.slice(0..end).unwrap_or_default();
+        let place = seek(open, log, segment.base_offset(), offset, patience)?;
+        let (header, position, passed) = match place {
+            Place::At(header, position, passed) => (header, position, passed),
+            Place::Behind(passed) => {
+                if let Some(passed) = passed {
+                    verify(open, log, passed, layout.limit(at), patience)?;
+                }
+                return Ok(None);
+            }
+        };
+        verify(open, log, position, layout.limit(at), patience)?;
+        if header.base_offset > offset && !header.is_wrapper() {
+            if let Some(passed) = passed {
+                verify(open, log, passed, layout.limit(at), patience)?;
+            }
+            return Ok(None);
+        }
+        Ok(Some(batch(open, header, position)))
+    }
+
+    /// The records of a batch: the stored bytes, or decoded ones from the cache.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::DecodedTooLarge`] where it cannot be decoded; [`Error::WouldBlock`].
+    pub fn body(&self, batch: &Batch, file: &str, patience: Patience) -> Result<Body> {
+        if !batch.header.is_compressed() {
+            return Ok(Body { header: batch.header, bytes: batch.stored.clone() });
+        }
+        if let Some(bytes) = self.decoded.get(batch.instance, batch.position) {
+            return Ok(Body { header: batch.header, bytes: Shared::Buffer(bytes) });
+        }
+        if patience == Patience::AtOnce && batch.header.size > DECODE_AT_ONCE_MOST {
+            return Err(Error::WouldBlock);
+        }
+        let limit = self.config().batch_decoded_max_bytes;
+        let decoded = record::decode(&batch.header, batch.stored.as_slice(), limit);
+        if batch.stored.is_broken() {
+            return Err(Error::Truncated { file: file.to_owned() });
+        }
+        let bytes = Arc::new(decoded.map_err(|e| match e {
+            DecodeError::TooLarge { limit } => {
+                Error::DecodedTooLarge { file: file.to_owned(), position: Position::new(batch.position), limit }
+            }
+            DecodeError::Damaged(fault) => {
+                let fault = Fault { found: format!("{} (byte {} of the batch)", fault.found, fault.position).into(), ..fault }
+                    .at(Position::new(batch.position));
+                Error::Corrupt(Corruption {
+                    file: file.to_owned(),
+                    fault,
+                    offsets: Some((batch.header.base_offset, batch.header.last_offset)),
+                })
+            }
+        })?);
+        self.decoded.put(batch.instance, batch.position, bytes.clone());
+        Ok(Body { header: batch.header, bytes: Shared::Buffer(bytes) })
+    }
+}
+
+/// A handle on the batch at a position.
+pub(crate) fn batch(open: &Arc<OpenSegment>, header: BatchHeader, position: u64) -> Batch {
+    let stored = Shared::Mapped { map: open.log.clone(), start: position, len: u64::from(header.size) };
+    Batch { header, position, instance: open.instance, stored }
+}
+
+pub(crate) fn corrupt_at(file: &str, fault: Fault, offset: Offset) -> Error {
+    Error::Corrupt(Corruption { file: file.to_owned(), fault, offsets: Some((offset, offset)) })
+}
+
+/// A fault inside the records of a batch, told at the batch's position.
+pub(crate) fn record_fault(file: &str, batch: &Batch, fault: &Fault, offset: Offset) -> Error {
+    let found = format!("{} (byte {} of the records)", fault.found, fault.position);
+    corrupt_at(file, Fault::new(batch.position, fault.expected.clone(), found), offset)
+}
+
+/// Finds the first batch whose last offset is at or behind the target, from the floor entry of the index on.
+pub(crate) fn seek(open: &OpenSegment, log: &[u8], base: Offset, target: Offset, patience: Patience) -> Result<Place, Trouble> {
+    let index = OffsetIndex::new(open.index.entries(), base);
+    let mut at = 0;
+    if let Some(i) = index.floor(target) {
+        if open.scan.is_none() && !verified::contains(open.instance, Subject::OffsetEntry, i as u64) {
+            verify_entry(open, log, &index, i, patience)?;
+        }
+        at = index.entry(i).ok_or(Trouble::Index)?.position.get();
+    } else if patience == Patience::AtOnce && !verified::contains(open.instance, Subject::OffsetEntry, 0xffff_ffff) {
+        if !open.log.is_resident(0..4096.min(log.len() as u64)) {
+            return Err(Trouble::Cold);
+        }
+        verified::remember(open.instance, Subject::OffsetEntry, 0xffff_ffff);
+    }
+    let started = at;
+    let mut passed = None;
+    let mut expected = base;
+    loop {
+        if let Some(damage) = open.scan.as_ref().and_then(|s| s.damage_from(at)) {
+            at = damage.to.get();
+            continue;
+        }
+        let header = match BatchHeader::read(log, at as usize)? {
+            Step::Batch(header) => header,
+            Step::End { left: 0 } => return Ok(Place::Behind(passed)),
+            Step::End { left } => return Err(Fault::new(at, "a whole batch", format!("{left} bytes")).into()),
+        };
+        if header.base_offset < expected {
+            return Err(Fault::new(at, format!("offsets from {expected} on"), header.base_offset.to_string()).into());
+        }
+        if header.last_offset >= target {
+            return Ok(Place::At(header, at, passed));
+        }
+        expected = header.next_offset();
+        passed = Some(at);
+        at += u64::from(header.size);
+        if at - started > WALK_MOST && open.scan.is_none() && u64::from(header.size) < WALK_MOST / 4 {
+            return Err(Trouble::Index);
+        }
+    }
+}
+
+/// Verifies that an index entry names a batch: right CRC, offsets that agree with the entry, and a chain from it to the next entry's batch.
+#[cold]
+fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usize, patience: Patience) -> Result<(), Trouble> {
+    let entry = index.entry(i).ok_or(Trouble::Index)?;
+    let next = if i + 1 < index.len() { Some(index.entry(i + 1).ok_or(Trouble::Index)?) } else { None };
+    if next.is_some_and(|n| n.offset <= entry.offset || n.position <= entry.position) {
+        return Err(Trouble::Index);
+    }
+    let at = entry.position.get();
+    let until = next.map_or(log.len() as u64, |n| n.position.get());
+    if patience == Patience::AtOnce && !open.log.is_resident(at..until.min(at + 8192).max(at)) {
+        return Err(Trouble::Cold);
+    }
+    let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return Err(Trouble::Index) };
+    if header.base_offset > entry.offset {
+        return Err(Trouble::Index);
+    }
+    verify(open, log, at, None, patience).map_err(|trouble| match trouble {
+        Trouble::Cold => Trouble::Cold,
+        _ => Trouble::Index,
+    })?;
+    // A value may hold a copy of a segment: only the chain of batches that the log itself makes leads from one entry to the next.
+    let mut place = at + u64::from(header.size);
+    let mut last = header.last_offset;
+    while place < until {
+        match BatchHeader::read(log, place as usize) {
+            Ok(Step::Batch(header)) if header.base_offset > last => {
+                last = header.last_offset;
+                place += u64::from(header.size);
+            }
+            _ => return Err(Trouble::Index),
+        }
+    }
+    if place != until || next.is_some_and(|n| last >= n.offset) {
+        return Err(Trouble::Index);
+    }
+    verified::remember(open.instance, Subject::OffsetEntry, i as u64);
+    Ok(())
+}
+
+/// Verifies a batch at its first touch in this process: its CRC, and that the batch behind it goes on in order (no CRC covers a base offset).
+#[inline]
+pub(crate) fn verify(open: &OpenSegment, log: &[u8], at: u64, limit: Option<Offset>, patience: Patience) -> Result<(), Trouble> {
+    if verified::contains(open.instance, Subject::Batch, at) {
+        return Ok(());
+    }
+    verify_new(open, log, at, limit, patience)
+}
+
+#[cold]
+fn verify_new(open: &OpenSegment, log: &[u8], at: u64, limit: Option<Offset>, patience: Patience) -> Result<(), Trouble> {
+    let Step::Batch(header) = BatchHeader::read(log, at as usize)? else {
+        return Err(Fault::new(at, "a whole batch", "fewer bytes").into());
+    };
+    let end = at + u64::from(header.size);
+    if patience == Patience::AtOnce && !open.log.is_resident(at..end) {
+        return Err(Trouble::Cold);
+    }
+    verify_crc(&header, log.get(at as usize..end as usize).unwrap_or_default()).map_err(|fault| fault.moved(at))?;
+    if limit.is_some_and(|limit| header.last_offset >= limit) {
+        return Err(Fault::new(at, "offsets below those of the next segment", header.last_offset.to_string()).into());
+    }
+    if open.scan.is_none()
+        && let Step::Batch(next) = BatchHeader::read(log, end as usize)?
+        && next.base_offset <= header.last_offset
+    {
+        return Err(Fault::new(end, format!("offsets from {} on", header.next_offset()), next.base_offset.to_string()).into());
+    }
+    verified::remember(open.instance, Subject::Batch, at);
+    Ok(())
+}

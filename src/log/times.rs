@@ -1,0 +1,168 @@
+//! The look-up of an offset by a time, by Kafka's rule: the first segment whose largest time reaches it, in it the first record in offset order.
+//!
+//! A time index entry counts only if the batch that it names has that largest time; else the headers of the segment are walked once. Headers
+//! behind the last entry are walked once a segment. Maxima that are true but incomplete are believed, as Kafka believes them.
+
+use crate::error::{Error, Result};
+use crate::log::batch::{BatchHeader, Step};
+use crate::log::index::{OffsetIndex, TimeIndex};
+use crate::log::partition::{Layout, Partition};
+use crate::log::seek::{Place, Trouble, seek};
+use crate::log::segment::OpenSegment;
+use crate::log::verified::{self, Subject};
+use crate::log::walk::{Item, Look};
+use crate::types::{Offset, Patience, TimestampMs};
+use std::sync::Arc;
+
+impl Partition {
+    /// Where the search for the first record at or after a time begins: the first segment whose largest time reaches it, and in it an offset of
+    /// the batch that the time index names. `None` where no segment reaches it. No batch before that one counts.
+    ///
+    /// # Errors
+    /// What the system says; [`Error::WouldBlock`].
+    pub fn time_floor(&self, time: TimestampMs, patience: Patience) -> Result<Option<Offset>> {
+        let layout = self.layout_full();
+        for at in 0..layout.segments.len() {
+            let largest = self.largest_time(&layout, at, patience)?;
+            let segment = &layout.segments[at];
+            // Kafka takes the time of the file where no record has one.
+            let reaches = if largest.get() >= 0 { largest } else { segment.mtime() };
+            if reaches < time {
+                continue;
+            }
+            let open = self.open_segment(&layout, at, patience)?;
+            let index = TimeIndex::new(open.timeindex.entries(), segment.base_offset());
+            let Some(i) = index.floor(time) else { return Ok(Some(segment.base_offset())) };
+            if self.time_entry_holds(&layout, at, &open, i, patience)? {
+                return Ok(Some(index.entry(i).map_or(segment.base_offset(), |e| e.offset)));
+            }
+            let open = self.scanned(&layout, at, patience)?;
+            let index = TimeIndex::new(open.timeindex.entries(), segment.base_offset());
+            return Ok(Some(index.floor(time).and_then(|i| index.entry(i)).map_or(segment.base_offset(), |e| e.offset)));
+        }
+        Ok(None)
+    }
+
+    /// Searches batches, from the one that holds an offset on, for the first record that `wanted` takes, passing over batches whose largest time lies before `time`.
+    ///
+    /// # Errors
+    /// As [`crate::log::walk::Walk::next`]; damage on the way is passed over, since what it held cannot be known.
+    pub fn first_from(
+        &self,
+        from: Offset,
+        time: TimestampMs,
+        patience: Patience,
+        wanted: &mut dyn FnMut(&BatchHeader, &crate::log::record::RecordRef) -> bool,
+    ) -> Result<Option<Offset>> {
+        let bounds = self.bounds();
+        let mut walk = self.walk(from.max(bounds.log_start), bounds.log_end, Look::Headers, patience).not_before(time);
+        while let Some(item) = walk.next(self)? {
+            let Item::Batch(batch, file) = item else { continue };
+            if batch.header.max_timestamp < time || batch.header.attributes.is_control() {
+                continue;
+            }
+            // Only a batch that may hold the answer is read whole.
+            let batch = match self.batch_at(batch.header.last_offset.max(bounds.log_start), patience) {
+                Ok(Ok((verified, _))) if verified.position == batch.position => verified,
+                Ok(_) | Err(Error::Corrupt(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            let body = match self.body(&batch, &file, patience) {
+                Ok(body) => body,
+                Err(Error::Corrupt(_) | Error::DecodedTooLarge { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            for record in body.records() {
+                let Ok(record) = record else { break };
+                if record.timestamp >= time
+                    && record.offset >= bounds.log_start
+                    && record.offset < bounds.log_end
+                    && wanted(&body.header, &record)
+                {
+                    return Ok(Some(record.offset));
+                }
+            }
+            if body.bytes.is_broken() {
+                return Err(Error::Truncated { file: file.to_string() });
+            }
+        }
+        Ok(None)
+    }
+
+    /// The largest time of a segment's records; [`TimestampMs::NONE`] where none has one. Found once, then remembered.
+    ///
+    /// # Errors
+    /// What the system says; [`Error::WouldBlock`].
+    pub fn largest_time(&self, layout: &Layout, at: usize, patience: Patience) -> Result<TimestampMs> {
+        let Some(segment) = layout.segments.get(at) else { return Ok(TimestampMs::NONE) };
+        if let Some(known) = segment.largest() {
+            return Ok(known);
+        }
+        let mut open = self.open_segment(layout, at, patience)?;
+        if patience == Patience::AtOnce {
+            return Err(Error::WouldBlock);
+        }
+        let largest = loop {
+            if let Some(scan) = &open.scan {
+                break scan.largest.timestamp;
+            }
+            match self.largest_by_index(layout, at, &open)? {
+                Some(largest) => break largest,
+                None => open = self.scanned(layout, at, patience)?,
+            }
+        };
+        segment.set_largest(largest);
+        Ok(largest)
+    }
+
+    /// The last entry's time, if it holds, or a larger one among the headers behind it; `None` where the segment has to be passed over.
+    fn largest_by_index(&self, layout: &Layout, at: usize, open: &Arc<OpenSegment>) -> Result<Option<TimestampMs>> {
+        let segment = &layout.segments[at];
+        let log = open.log.slice(0..segment.end()).unwrap_or_default();
+        let times = TimeIndex::new(open.timeindex.entries(), segment.base_offset());
+        let (mut largest, mut place) = (TimestampMs::NONE, 0);
+        if let Some(i) = times.len().checked_sub(1) {
+            if !self.time_entry_holds(layout, at, open, i, Patience::MayBlock)? {
+                return Ok(None);
+            }
+            let Some(entry) = times.entry(i) else { return Ok(None) };
+            largest = entry.timestamp;
+            let Ok(Place::At(header, position, _)) = seek(open, log, segment.base_offset(), entry.offset, Patience::MayBlock) else {
+                return Ok(None);
+            };
+            place = position + u64::from(header.size);
+        }
+        loop {
+            match BatchHeader::read(log, place as usize) {
+                Ok(Step::Batch(header)) => {
+                    largest = largest.max(header.max_timestamp);
+                    place += u64::from(header.size);
+                }
+                Ok(Step::End { left: 0 }) => return Ok(Some(largest)),
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Whether the batch that a time index entry names has that largest time.
+    fn time_entry_holds(&self, layout: &Layout, at: usize, open: &Arc<OpenSegment>, i: usize, patience: Patience) -> Result<bool> {
+        if open.scan.is_some() || verified::contains(open.instance, Subject::TimeEntry, i as u64) {
+            return Ok(true);
+        }
+        let segment = &layout.segments[at];
+        let log = open.log.slice(0..segment.end()).unwrap_or_default();
+        let times = TimeIndex::new(open.timeindex.entries(), segment.base_offset());
+        let Some(entry) = times.entry(i) else { return Ok(false) };
+        let rises = i == 0 || times.entry(i - 1).is_some_and(|before| before.timestamp < entry.timestamp && before.offset <= entry.offset);
+        let holds = match seek(open, log, segment.base_offset(), entry.offset, patience) {
+            Ok(Place::At(header, ..)) => header.max_timestamp == entry.timestamp && header.base_offset <= entry.offset,
+            Ok(Place::Behind(_)) | Err(Trouble::Fault(_) | Trouble::Index) => false,
+            Err(Trouble::Cold) => return Err(Error::WouldBlock),
+        };
+        let holds = holds && rises && OffsetIndex::new(open.index.entries(), segment.base_offset()).len() <= log.len();
+        if holds {
+            verified::remember(open.instance, Subject::TimeEntry, i as u64);
+        }
+        Ok(holds)
+    }
+}

@@ -1,0 +1,83 @@
+//! What this process has verified already: batches whose CRC was right, index entries that told the truth.
+//!
+//! A table of fixed size for the whole process, without locks: each slot holds one exact key, a newer key takes the slot of an older one,
+//! and a lost key only costs verifying again. A key names an opened segment by a number that is never used twice, so that forgetting a
+//! segment is opening it anew.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// 2^20 slots, 8 MiB, touched as they are used.
+const SLOTS_LOG2: u32 = 20;
+
+/// What a key stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Subject {
+    /// The batch at a position.
+    Batch = 1,
+    /// The offset index entry with a number.
+    OffsetEntry = 2,
+    /// The time index entry with a number.
+    TimeEntry = 3,
+}
+
+/// The number of an opened segment, unique in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Instance(u32);
+
+impl Instance {
+    /// A number that was not used before.
+    pub fn next() -> Instance {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        Instance(NEXT.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff)
+    }
+
+    /// The number.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+fn table() -> &'static [AtomicU64] {
+    static TABLE: OnceLock<Box<[AtomicU64]>> = OnceLock::new();
+    TABLE.get_or_init(|| (0..1usize << SLOTS_LOG2).map(|_| AtomicU64::new(0)).collect())
+}
+
+#[inline]
+fn key(instance: Instance, subject: Subject, at: u64) -> (u64, usize) {
+    // 30 bits of instance, 2 of subject, 32 of position: positions in a segment are below 2^31.
+    let key = u64::from(instance.0) << 34 | (subject as u64) << 32 | (at & 0xffff_ffff);
+    (key, (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS_LOG2)) as usize)
+}
+
+/// Whether it was verified and is still remembered.
+#[inline]
+pub fn contains(instance: Instance, subject: Subject, at: u64) -> bool {
+    let (key, slot) = key(instance, subject, at);
+    table().get(slot).is_some_and(|s| s.load(Ordering::Relaxed) == key)
+}
+
+/// Remembers it.
+#[inline]
+pub fn remember(instance: Instance, subject: Subject, at: u64) {
+    let (key, slot) = key(instance, subject, at);
+    if let Some(slot) = table().get(slot) {
+        slot.store(key, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_exact() {
+        let (a, b) = (Instance::next(), Instance::next());
+        remember(a, Subject::Batch, 61);
+        assert!(contains(a, Subject::Batch, 61));
+        assert!(!contains(b, Subject::Batch, 61), "another opening of the segment");
+        assert!(!contains(a, Subject::OffsetEntry, 61));
+        assert!(!contains(a, Subject::Batch, 62));
+    }
+}

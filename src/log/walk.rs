@@ -1,0 +1,290 @@
+//! Walking over batches in order, segment by segment, from an offset on; and backwards, for the last records of a log.
+//!
+//! A walk keeps the layout that it began with: a snapshot taken at opening. Each batch's CRC is verified just before the batch is handed out,
+//! which also brings it into the cache of the CPU for whoever decodes it.
+
+use crate::error::{Corruption, Error, Fault, Result};
+use crate::log::batch::{BatchHeader, Step};
+use crate::log::handle::Batch;
+use crate::log::index::OffsetIndex;
+use crate::log::partition::{Layout, Partition};
+use crate::log::seek::{Place, Trouble, batch, corrupt_at, seek, verify};
+use crate::log::segment::OpenSegment;
+use crate::types::{Offset, Patience, TimestampMs};
+use std::sync::Arc;
+
+/// How much a walk looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Headers only; no CRC is checked.
+    Headers,
+    /// Whole batches, each with its CRC verified.
+    Batches,
+}
+
+/// A step of a walk.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// A batch, and the name of its file.
+    Batch(Batch, Arc<str>),
+    /// A stretch that cannot be read. The walk can go on behind it.
+    Damaged(Corruption),
+}
+
+/// Takes the headers of a group in rising order, and the name of their file; says whether to go on.
+pub type Group<'g> = dyn FnMut(&[Batch], &Arc<str>) -> Result<bool> + 'g;
+
+/// A walk. It is asked with the partition that it was made by.
+#[derive(Debug)]
+pub struct Walk {
+    layout: Arc<Layout>,
+    /// The place of the segment.
+    segment: usize,
+    open: Option<Arc<OpenSegment>>,
+    /// The position in it; `None` is the first batch that reaches `from`.
+    at: Option<u64>,
+    from: Offset,
+    /// The first offset that is not asked for.
+    until: Offset,
+    look: Look,
+    patience: Patience,
+    /// Segments whose largest time is known to lie before this are passed over.
+    not_before: Option<TimestampMs>,
+    /// Whether the last batch handed out reaches the end.
+    ended: bool,
+}
+
+impl Partition {
+    /// A walk over the batches that hold offsets from `from` to below `until`, within the log as published now.
+    pub fn walk(&self, from: Offset, until: Offset, look: Look, patience: Patience) -> Walk {
+        let layout = self.layout_full();
+        let segment = layout.floor(from).unwrap_or(0);
+        Walk { layout, segment, open: None, at: None, from, until, look, patience, not_before: None, ended: false }
+    }
+}
+
+impl Walk {
+    /// Lets the walk wait for the disk from now on, or not.
+    pub fn set_patience(&mut self, patience: Patience) {
+        self.patience = patience;
+    }
+
+    /// Passes over segments that are known to hold no record at or after a time.
+    pub(crate) fn not_before(mut self, time: TimestampMs) -> Walk {
+        self.not_before = Some(time);
+        self
+    }
+
+    /// The next batch or damaged stretch; `None` at the end.
+    ///
+    /// # Errors
+    /// What the system says; [`Error::WouldBlock`], after which the same step can be tried again.
+    pub fn next(&mut self, partition: &Partition) -> Result<Option<Item>> {
+        loop {
+            let Some(segment) = self.layout.segments.get(self.segment).cloned() else { return Ok(None) };
+            if self.ended || segment.base_offset() >= self.until {
+                return Ok(None);
+            }
+            if self.at.is_none() && self.not_before.is_some_and(|t| segment.largest().is_some_and(|l| l < t && l >= TimestampMs::new(0))) {
+                self.next_segment();
+                continue;
+            }
+            let open = match &self.open {
+                Some(open) => open.clone(),
+                None => {
+                    let open = partition.open_segment(&self.layout, self.segment, self.patience)?;
+                    self.open = Some(open.clone());
+                    open
+                }
+            };
+            let log = open.log.slice(0..segment.end()).unwrap_or_default();
+            match self.step(&open, log, segment.base_offset()) {
+                Ok(Some((header, at))) => {
+                    // A wrapper's header tells its last offset only: earlier ones may be asked for.
+                    if header.base_offset >= self.until && !header.is_wrapper() {
+                        return Ok(None);
+                    }
+                    self.ended = header.next_offset() >= self.until;
+                    self.at = Some(at + u64::from(header.size));
+                    return Ok(Some(Item::Batch(batch(&open, header, at), segment.log_name_shared())));
+                }
+                Ok(None) => {
+                    // Only a thorough pass knows what is missing between the last good batch and the next segment.
+                    let end = self.at.unwrap_or(segment.end());
+                    self.next_segment();
+                    if let Some(damage) = open
+                        .scan
+                        .as_ref()
+                        .and_then(|s| s.damage.last())
+                        .filter(|d| d.to.get() >= segment.end() && d.from.get() >= end.min(d.from.get()))
+                        && let Some(item) = self.damaged(damage, &segment.log_name_shared())
+                    {
+                        return Ok(Some(item));
+                    }
+                }
+                Err(Trouble::Cold) => return Err(Error::WouldBlock),
+                Err(Trouble::Fault(_) | Trouble::Index) if open.scan.is_none() => {
+                    self.open = Some(partition.scanned(&self.layout, self.segment, self.patience)?);
+                }
+                Err(trouble) => {
+                    let fault = match trouble {
+                        Trouble::Fault(fault) => fault,
+                        _ => Fault::new(self.at.unwrap_or(0), "batches as they stood a moment ago", "others"),
+                    };
+                    if open.is_broken() {
+                        return Err(Error::Truncated { file: segment.log_name().to_owned() });
+                    }
+                    let at = fault.position;
+                    let damage = open.scan.as_ref().and_then(|s| s.damage_from(at.get())).cloned();
+                    match damage {
+                        Some(damage) => {
+                            self.at = Some(damage.to.get());
+                            if let Some(item) = self.damaged(&damage, &segment.log_name_shared()) {
+                                return Ok(Some(item));
+                            }
+                        }
+                        None => return Err(corrupt_at(segment.log_name(), fault, self.from)),
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_segment(&mut self) {
+        self.segment += 1;
+        self.open = None;
+        self.at = None;
+    }
+
+    /// A damaged stretch as a step, unless it costs no offset that was asked for.
+    fn damaged(&self, damage: &crate::log::scan::Damage, file: &str) -> Option<Item> {
+        let (first, last) = damage.offsets?;
+        if last < self.from || first >= self.until {
+            return None;
+        }
+        let fault = damage.fault.clone().at(damage.from);
+        Some(Item::Damaged(Corruption { file: file.to_owned(), fault, offsets: damage.offsets }))
+    }
+
+    /// The batch at the present position; `None` at the end of the segment. A damaged stretch is a fault at its first byte.
+    fn step(&mut self, open: &Arc<OpenSegment>, log: &[u8], base: Offset) -> Result<Option<(BatchHeader, u64)>, Trouble> {
+        let at = match self.at {
+            Some(at) => at,
+            None if self.from <= base => 0,
+            None => match seek(open, log, base, self.from, self.patience)? {
+                Place::At(_, at, passed) => {
+                    // Damage between the batch passed over and this one comes first.
+                    let before = open.scan.as_ref().and_then(|s| s.damage_at(self.from));
+                    match before {
+                        Some(damage) => damage.from.get(),
+                        None => {
+                            let _ = passed;
+                            at
+                        }
+                    }
+                }
+                Place::Behind(_) => match open.scan.as_ref().and_then(|s| s.damage_at(self.from)) {
+                    Some(damage) => damage.from.get(),
+                    None => {
+                        self.at = Some(log.len() as u64);
+                        return Ok(None);
+                    }
+                },
+            },
+        };
+        self.at = Some(at);
+        if let Some(damage) = open.scan.as_ref().and_then(|s| s.damage_from(at)) {
+            return Err(damage.fault.clone().at(damage.from).into());
+        }
+        match BatchHeader::read(log, at as usize)? {
+            Step::End { left: 0 } => Ok(None),
+            Step::End { left } => Err(Fault::new(at, "a whole batch", format!("{left} bytes of one, or of something else")).into()),
+            Step::Batch(header) => {
+                if self.look == Look::Batches {
+                    verify(open, log, at, self.layout.limit(self.segment), self.patience)?;
+                } else if header.base_offset < base {
+                    return Err(Fault::new(at, format!("offsets from {base} on"), header.base_offset.to_string()).into());
+                }
+                Ok(Some((header, at)))
+            }
+        }
+    }
+}
+
+impl Partition {
+    /// Headers with their positions, from the end of the log backwards, in groups of one index interval: each call of `group` gets the headers of a
+    /// group in rising order, and says whether to go on.
+    ///
+    /// # Errors
+    /// As [`Walk::next`].
+    pub fn walk_back(&self, patience: Patience, group: &mut Group<'_>) -> Result<()> {
+        let layout = self.layout_full();
+        for at in (0..layout.segments.len()).rev() {
+            let mut open = self.open_segment(&layout, at, patience)?;
+            loop {
+                match self.walk_segment_back(&layout, at, &open, group) {
+                    Ok(true) => break,
+                    Ok(false) => return Ok(()),
+                    Err(WalkBack::Failed(error)) => return Err(error),
+                    Err(WalkBack::Fault) if open.scan.is_none() => open = self.scanned(&layout, at, patience)?,
+                    Err(WalkBack::Fault) => return Err(Error::Truncated { file: layout.segments[at].log_name().to_owned() }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn walk_segment_back(&self, layout: &Layout, at: usize, open: &Arc<OpenSegment>, group: &mut Group<'_>) -> Result<bool, WalkBack> {
+        let segment = &layout.segments[at];
+        let file = segment.log_name_shared();
+        let log = open.log.slice(0..segment.end()).unwrap_or_default();
+        let index = OffsetIndex::new(open.index.entries(), segment.base_offset());
+        let mut until = log.len() as u64;
+        let mut entry = index.len();
+        let mut groups = Vec::new();
+        // Nothing is handed out before the whole way was walked once from the entry at hand: a chain that breaks means a scan first.
+        while until > 0 {
+            let start = loop {
+                match entry.checked_sub(1) {
+                    None => break 0,
+                    Some(i) => {
+                        entry = i;
+                        let position = index.entry(i).ok_or(WalkBack::Fault)?.position.get();
+                        if position < until {
+                            break position;
+                        }
+                    }
+                }
+            };
+            groups.clear();
+            let mut place = start;
+            while place < until {
+                if let Some(damage) = open.scan.as_ref().and_then(|s| s.damage_from(place)) {
+                    place = damage.to.get();
+                    continue;
+                }
+                match BatchHeader::read(log, place as usize) {
+                    Ok(Step::Batch(header)) => {
+                        groups.push(batch(open, header, place));
+                        place += u64::from(header.size);
+                    }
+                    Ok(Step::End { .. }) if open.scan.is_some() => break,
+                    _ => return Err(WalkBack::Fault),
+                }
+            }
+            if place != until && open.scan.is_none() {
+                return Err(WalkBack::Fault);
+            }
+            if !group(&groups, &file).map_err(WalkBack::Failed)? {
+                return Ok(false);
+            }
+            until = start;
+        }
+        Ok(true)
+    }
+}
+
+enum WalkBack {
+    Fault,
+    Failed(Error),
+}
