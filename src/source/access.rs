@@ -1,0 +1,129 @@
+//! May we write, and if not, why: the locks of a partition directory and of the data directory around it.
+//!
+//! Three steps, in this order: somebody holds a lock: refused. The directory belongs to a broker: read-only, unless it is taken over. Else
+//! writable. A mount that is asked to be read-only takes and tests no lock at all.
+
+use crate::error::{Error, Result};
+use crate::io::{Directory, FileSystem, lock};
+use crate::log::names;
+use parking_lot::Mutex;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a caller asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// Only reading.
+    ReadOnly,
+    /// Writing where that is safe, else reading.
+    #[default]
+    Writable,
+    /// Writing even where the directory belongs to a broker, whose lock is then ours.
+    TakeOver,
+}
+
+/// Locks that are held, and what has to be put back at the end.
+#[derive(Debug, Default)]
+pub struct Locks {
+    _directory: Option<lock::DirectoryLock>,
+    _parent: Option<lock::DirectoryLock>,
+    broker: Mutex<Option<lock::RecordLock>>,
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub enum Access {
+    /// Reading only, and why.
+    ReadOnly(String),
+    /// Writing.
+    Writable(Locks),
+}
+
+/// The directory around a partition; `None` where it cannot be opened (a copy may lie anywhere).
+pub fn parent_of(fs: &dyn FileSystem, path: &Path) -> Option<Arc<dyn Directory>> {
+    fs.open_dir(path.parent()?).ok()
+}
+
+/// Decides what a partition directory may be opened for.
+///
+/// # Errors
+/// [`Error::Locked`], naming who holds it; what the system says.
+pub fn decide(dir: &Arc<dyn Directory>, parent: Option<&Arc<dyn Directory>>, wish: Wish) -> Result<Access> {
+    if wish == Wish::ReadOnly {
+        return Ok(Access::ReadOnly("it was asked for".to_owned()));
+    }
+    if let Some(parent) = parent {
+        refuse_beside_a_broker(&**parent)?;
+    }
+    let shown = dir.path().display();
+    let directory = dir.lock(lock::Kind::Exclusive).map_err(|e| Error::io("lock", &shown, e))?;
+    let Some(directory) = directory else { return Err(held(dir)) };
+    let around = match parent.map(|p| p.lock(lock::Kind::Shared)) {
+        Some(Ok(None)) => return Err(parent.map_or_else(|| held(dir), held)),
+        Some(Ok(lock)) => lock,
+        // A parent that we may not even read is no data directory that we could share.
+        Some(Err(_)) | None => None,
+    };
+    let owned = [Some(dir), parent].into_iter().flatten().find(|d| d.metadata(OsStr::new(names::META_PROPERTIES)).is_ok());
+    let mut broker = None;
+    match (owned, wish) {
+        (Some(place), Wish::Writable) => {
+            let place = place.path().display();
+            return Ok(Access::ReadOnly(format!(
+                "{place} has {}: it belongs to a broker; --take-over writes all the same, while the broker is stopped",
+                names::META_PROPERTIES
+            )));
+        }
+        (Some(_), _) => {
+            if let Some(parent) = parent {
+                let lock = parent.take_record_lock(OsStr::new(names::BROKER_LOCK)).map_err(|e| Error::io("lock", names::BROKER_LOCK, e))?;
+                broker = Some(lock.map_err(|holder| broker_holds(&**parent, &holder))?);
+            }
+        }
+        (None, _) => {}
+    }
+    Ok(Access::Writable(Locks { _directory: Some(directory), _parent: around, broker: Mutex::new(broker) }))
+}
+
+/// Tests the lock of a broker, without taking it.
+///
+/// # Errors
+/// [`Error::Locked`] where somebody holds it.
+pub fn refuse_beside_a_broker(parent: &dyn Directory) -> Result<()> {
+    match parent.record_lock_holder(OsStr::new(names::BROKER_LOCK)) {
+        Ok(Some(holder)) => Err(broker_holds(parent, &holder)),
+        Ok(None) => Ok(()),
+        // No such file, or none that we may read: nobody that we could see holds it.
+        Err(_) => Ok(()),
+    }
+}
+
+fn broker_holds(parent: &dyn Directory, holder: &lock::Holder) -> Error {
+    Error::Locked {
+        path: parent.path().join(names::BROKER_LOCK).display().to_string(),
+        holder: format!("a broker's lock is held by {holder}"),
+    }
+}
+
+fn held(dir: &Arc<dyn Directory>) -> Error {
+    let holder = dir.own_metadata().map(|m| lock::flock_holder(&m).to_string());
+    let holder = holder.unwrap_or_else(|_| "another process".to_owned());
+    Error::Locked { path: dir.path().display().to_string(), holder: format!("{holder} writes to it") }
+}
+
+impl Locks {
+    /// Whether we hold the broker's own lock.
+    pub fn took_over(&self) -> bool {
+        self.broker.lock().is_some()
+    }
+
+    /// Gives the broker's lock back, and removes its file if we made it.
+    pub fn release_broker(&self) {
+        if let Some(mut lock) = self.broker.lock().take()
+            && let Err(error) = lock.remove_made_file()
+        {
+            log::warn!("removing {}: {error}", names::BROKER_LOCK);
+        }
+    }
+}

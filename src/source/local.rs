@@ -1,0 +1,531 @@
+//! The local engine as a source: a partition directory, read and perhaps written by this process.
+
+use crate::error::{Error, Result};
+use crate::io::{Clock, Directory, FileSystem, Kind, Space};
+use crate::log::commit::{Appended, Committer, Done};
+use crate::log::config::{Isolation, LogConfig};
+use crate::log::encode::NewRecord;
+use crate::log::handle::{Batch, Body};
+use crate::log::names;
+use crate::log::partition::{Bounds, MayWrite, Partition};
+use crate::log::prepare::prepare;
+use crate::log::seek::{Absent, Found};
+use crate::log::segment::OpenSegments;
+use crate::log::walk::{Item, Look, Walk};
+use crate::log::{checkpoint, listing};
+use crate::source::access::{self, Access, Locks, Wish};
+use crate::source::{Batches, RecoveryStep, Shared, Source, Status};
+use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+/// So many segments are kept open at once; each is up to three maps, of which Linux allows 65,530 a process.
+const OPEN_SEGMENTS_MOST: usize = 2048;
+/// A record whose time lies this far ahead of the clock is worth a warning, in milliseconds.
+const AHEAD_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// How a partition directory is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Reading, writing, or taking over.
+    pub wish: Wish,
+    /// Make the directory if it is missing, and take an empty one.
+    pub create: bool,
+    /// The settings.
+    pub config: LogConfig,
+}
+
+/// A partition directory.
+#[derive(Debug)]
+pub struct Local {
+    partition: Arc<Partition>,
+    committer: Option<Committer>,
+    read_only: Option<String>,
+    locks: Option<Arc<Locks>>,
+    /// Whether `.kafka_cleanshutdown` was taken away and has to be put back after a clean close.
+    clean_mark: Arc<parking_lot::Mutex<bool>>,
+}
+
+impl Local {
+    /// Opens a partition directory. Nothing in it is written before the first append; with [`Options::create`] a missing directory is made.
+    ///
+    /// # Errors
+    /// [`Error::NotAPartition`] with what to do instead; [`Error::Locked`]; what the system says.
+    pub fn open(fs: &Arc<dyn FileSystem>, path: &Path, options: Options) -> Result<Local> {
+        let shown = path.display().to_string();
+        let not = |reason: String| Error::NotAPartition { path: shown.clone(), reason };
+        let dir = match fs.open_dir(path) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && options.create && options.wish != Wish::ReadOnly => {
+                fs.create_dir(path).map_err(|e| Error::io("create", &shown, e))?;
+                fs.open_dir(path).map_err(|e| Error::io("open", &shown, e))?
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(not("there is no such directory; --create makes a new partition".to_owned()));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+                return Err(not("it is a file; give the partition directory that it lies in".to_owned()));
+            }
+            Err(e) => return Err(Error::io("open", &shown, e)),
+        };
+        let found = listing::list(&*dir)?;
+        if !found.is_partition {
+            if let Some(inside) = partition_inside(&*dir)? {
+                return Err(not(format!("it is a data directory; give one of its partitions, such as {}", path.join(inside).display())));
+            }
+            match (found.is_empty, options.create) {
+                (true, true) => {}
+                (true, false) => return Err(not("it is empty; --create makes it a new partition".to_owned())),
+                (false, _) => return Err(not("it is no partition directory: no .log file in it; nothing was touched".to_owned())),
+            }
+        }
+        let name = path.file_name().map_or_else(|| "log".into(), |n| n.to_string_lossy());
+        let name = TopicPartition::from_directory_name(&name).unwrap_or(TopicPartition { topic: name.into_owned(), partition: 0 });
+        let parent = access::parent_of(&**fs, path);
+        let access = access::decide(&dir, parent.as_ref(), options.wish)?;
+        let foreign = matches!(access, Access::ReadOnly(_));
+        let opened = Arc::new(OpenSegments::new(OPEN_SEGMENTS_MOST));
+        let mut partition = Partition::open(dir, parent.clone(), name, options.config, fs.clock(), opened, foreign)?;
+        let clean_mark = Arc::new(parking_lot::Mutex::new(false));
+        let (committer, read_only, locks) = match access {
+            Access::ReadOnly(reason) => (None, Some(reason), None),
+            Access::Writable(locks) => {
+                let locks = Arc::new(locks);
+                if !locks.took_over()
+                    && let Some(parent) = parent.clone()
+                {
+                    partition.ask_before_writing(MayWrite(Box::new(move || access::refuse_beside_a_broker(&*parent))));
+                }
+                let before = locks.took_over().then(|| take_clean_mark(parent, clean_mark.clone()));
+                let partition = Arc::new(partition);
+                let committer = Committer::new(partition.clone(), before)?;
+                return Ok(Local { partition, committer: Some(committer), read_only: None, locks: Some(locks), clean_mark });
+            }
+        };
+        Ok(Local { partition: Arc::new(partition), committer, read_only, locks, clean_mark })
+    }
+
+    /// The partition, for tools that look below the tree.
+    pub fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
+    /// The appending side; `None` where nothing can be appended.
+    pub fn committer(&self) -> Option<&Committer> {
+        self.committer.as_ref()
+    }
+
+    fn committed_only(&self) -> bool {
+        self.partition.config().isolation == Isolation::ReadCommitted
+    }
+
+    /// Whether a reader sees the records of a batch at an offset.
+    fn shows(&self, batch: &crate::log::batch::BatchHeader, offset: Offset, patience: Patience) -> Result<bool> {
+        if batch.magic >= 2 && batch.attributes.is_control() {
+            return Ok(false);
+        }
+        if self.committed_only() { self.partition.is_committed(batch, offset, patience) } else { Ok(true) }
+    }
+
+    /// The offsets of a batch's records that are shown, if its header tells them all: none missing, none hidden.
+    fn dense(header: &crate::log::batch::BatchHeader) -> bool {
+        !header.is_wrapper() && i64::from(header.records_count) == header.last_offset.delta_from(header.base_offset) + 1
+    }
+
+    /// The offsets of a batch's records within bounds, from its header or, where that does not tell, from its records.
+    fn offsets_of(&self, batch: &Batch, file: &Arc<str>, bounds: Bounds, patience: Patience) -> Result<Vec<Offset>> {
+        let within = |o: &Offset| *o >= bounds.log_start && *o < bounds.log_end;
+        if Local::dense(&batch.header) {
+            let (first, last) = (batch.header.base_offset.max(bounds.log_start).get(), batch.header.last_offset.get());
+            return Ok((first..=last).filter_map(Offset::new).filter(within).collect());
+        }
+        match self.partition.body(batch, file, patience) {
+            Ok(body) => Ok(body.records().map_while(|r| r.ok()).map(|r| r.offset).filter(within).collect()),
+            Err(Error::Corrupt(_) | Error::DecodedTooLarge { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The name of a partition directory inside a directory, if there is one.
+fn partition_inside(dir: &dyn Directory) -> Result<Option<String>> {
+    let entries = dir.list().map_err(|e| Error::io("list", dir.path().display(), e))?;
+    let names = entries.into_iter().filter(|e| e.kind == Kind::Directory).filter_map(|e| e.name.into_string().ok());
+    let mut names: Vec<String> = names.filter(|n| TopicPartition::from_directory_name(n).is_some()).collect();
+    names.sort();
+    Ok(names.into_iter().next())
+}
+
+/// Takes away the mark of a broker's clean stop before we change what it vouches for.
+fn take_clean_mark(parent: Option<Arc<dyn Directory>>, taken: Arc<parking_lot::Mutex<bool>>) -> Box<dyn FnOnce() -> Result<()> + Send> {
+    Box::new(move || {
+        let Some(parent) = parent else { return Ok(()) };
+        let mark = OsStr::new(names::CLEAN_SHUTDOWN);
+        match parent.remove(mark) {
+            Ok(()) => *taken.lock() = true,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(Error::io("remove", names::CLEAN_SHUTDOWN, e)),
+        }
+        parent.sync().map_err(|e| Error::io("sync", parent.path().display(), e))
+    })
+}
+
+impl Source for Local {
+    fn name(&self) -> &TopicPartition {
+        self.partition.name()
+    }
+
+    fn read_only(&self) -> Option<&str> {
+        self.read_only.as_deref()
+    }
+
+    fn is_stable(&self) -> bool {
+        !self.partition.is_foreign()
+    }
+
+    fn bounds(&self, patience: Patience) -> Result<Bounds> {
+        self.partition.refresh()?;
+        let mut bounds = self.partition.bounds();
+        if self.committed_only() {
+            bounds.log_end = self.partition.last_stable_offset(patience)?;
+        }
+        Ok(bounds)
+    }
+
+    fn record(&self, offset: Offset, patience: Patience) -> Result<Found> {
+        if offset >= self.partition.bounds().log_end {
+            self.partition.refresh()?;
+        }
+        let mut found = self.partition.record(offset, patience);
+        if self.partition.is_foreign() && matches!(found, Err(Error::Io { .. } | Error::Truncated { .. })) {
+            // Files may have gone meanwhile: the directory is looked at again, once.
+            self.partition.refresh()?;
+            found = self.partition.record(offset, patience);
+        }
+        match found? {
+            Found::Record(record) if self.committed_only() && !self.shows(&record.header, offset, patience)? => {
+                Ok(Found::Absent(Absent::NotCommitted))
+            }
+            found => Ok(found),
+        }
+    }
+
+    fn stored_batch(&self, offset: Offset, patience: Patience) -> Result<Result<Shared, Absent>> {
+        match self.record(offset, patience)? {
+            Found::Absent(absent) => Ok(Err(absent)),
+            Found::Record(_) => Ok(self.partition.batch_at(offset, patience)?.map(|(batch, _)| batch.stored)),
+        }
+    }
+
+    fn first(&self, patience: Patience) -> Result<Option<Offset>> {
+        let mut first = None;
+        let start = self.bounds(patience)?.log_start;
+        self.offsets(start, patience, &mut |offset| {
+            first = Some(offset);
+            false
+        })?;
+        Ok(first)
+    }
+
+    fn nth_last(&self, k: u64, patience: Patience) -> Result<Option<Offset>> {
+        let bounds = self.bounds(patience)?;
+        let mut left = k;
+        let mut found = None;
+        self.partition.walk_back(patience, &mut |batches, file| {
+            for batch in batches.iter().rev() {
+                if batch.header.last_offset < bounds.log_start {
+                    return Ok(false);
+                }
+                if batch.header.base_offset >= bounds.log_end || !self.shows(&batch.header, batch.header.base_offset, patience)? {
+                    continue;
+                }
+                if Local::dense(&batch.header) {
+                    let first = batch.header.base_offset.max(bounds.log_start);
+                    let last = batch.header.last_offset.min(bounds.log_end.previous());
+                    let count = (last.delta_from(first) + 1).max(0) as u64;
+                    if left > count {
+                        left -= count;
+                        continue;
+                    }
+                    found = last.checked_add(1 - left as i64);
+                    return Ok(false);
+                }
+                let offsets = self.offsets_of(batch, file, bounds, patience)?;
+                if left as usize > offsets.len() {
+                    left -= offsets.len() as u64;
+                    continue;
+                }
+                found = offsets.get(offsets.len() - left as usize).copied();
+                return Ok(false);
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    fn offset_at(&self, time: TimestampMs, patience: Patience) -> Result<Option<Offset>> {
+        self.bounds(patience)?;
+        let Some(floor) = self.partition.time_floor(time, patience)? else { return Ok(None) };
+        let mut failed = None;
+        let found =
+            self.partition.first_from(floor, time, patience, &mut |header, record| match self.shows(header, record.offset, patience) {
+                Ok(shown) => shown,
+                Err(error) => {
+                    failed = Some(error);
+                    true
+                }
+            })?;
+        failed.map_or(Ok(found), Err)
+    }
+
+    fn batches(&self, from: Offset, until: Offset) -> Box<dyn Batches> {
+        let start = self.partition.bounds().log_start;
+        let walk = self.partition.walk(from.max(start), until, Look::Batches, Patience::MayBlock);
+        Box::new(LocalBatches { partition: self.partition.clone(), committed_only: self.committed_only(), walk, held: None })
+    }
+
+    fn log_bytes(&self, from: Offset, until: Offset, most: u64, patience: Patience) -> Result<u64> {
+        let mut walk = self.partition.walk(from, until, Look::Headers, patience);
+        let mut bytes = 0;
+        while let Some(item) = walk.next(&self.partition)? {
+            bytes += match item {
+                Item::Batch(batch, _) => u64::from(batch.header.size),
+                Item::Damaged(_) => most,
+            };
+            if bytes > most {
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn offsets(&self, from: Offset, patience: Patience, sink: &mut dyn FnMut(Offset) -> bool) -> Result<()> {
+        let bounds = self.bounds(patience)?;
+        let from = from.max(bounds.log_start);
+        let mut walk = self.partition.walk(from, bounds.log_end, Look::Headers, patience);
+        while let Some(item) = walk.next(&self.partition)? {
+            let Item::Batch(batch, file) = item else { continue };
+            if !self.shows(&batch.header, batch.header.base_offset, patience)? {
+                continue;
+            }
+            if Local::dense(&batch.header) {
+                let last = batch.header.last_offset.min(bounds.log_end.previous()).get();
+                for offset in batch.header.base_offset.max(from).get()..=last {
+                    if !Offset::new(offset).is_some_and(&mut *sink) {
+                        return Ok(());
+                    }
+                }
+                continue;
+            }
+            for offset in self.offsets_of(&batch, &file, bounds, patience)? {
+                if offset >= from && !sink(offset) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn time_spans(&self, patience: Patience) -> Result<Vec<(TimestampMs, TimestampMs)>> {
+        self.partition.refresh()?;
+        let layout = self.partition.layout_full();
+        let mut spans = Vec::new();
+        for (at, segment) in layout.segments.iter().enumerate() {
+            let largest = self.partition.largest_time(&layout, at, patience)?;
+            let until = layout.limit(at).unwrap_or(Offset::MAX);
+            let mut walk = self.partition.walk(segment.base_offset(), until, Look::Headers, patience);
+            if let Some(Item::Batch(batch, _)) = walk.next(&self.partition)? {
+                let first =
+                    if batch.header.attributes.has_delete_horizon() { batch.header.max_timestamp } else { batch.header.base_timestamp };
+                if first.get() >= 0 && largest.get() >= 0 {
+                    spans.push((first.min(largest), largest));
+                }
+            }
+        }
+        Ok(spans)
+    }
+
+    fn modified(&self, offset: Offset) -> TimestampMs {
+        let layout = self.partition.layout();
+        layout.floor(offset).and_then(|at| layout.segments.get(at)).map_or(TimestampMs::new(0), |s| s.mtime())
+    }
+
+    fn append(&self, records: &mut dyn Iterator<Item = NewRecord<'_>>, durable: bool, done: Done<Appended>) -> Result<()> {
+        let Some(committer) = &self.committer else {
+            return Err(Error::ReadOnly { reason: self.read_only.clone().unwrap_or_default() });
+        };
+        let prepared = prepare(self.partition.config(), self.now(), records)?;
+        committer.append(prepared, durable, done);
+        Ok(())
+    }
+
+    fn sync(&self, done: Done<()>) {
+        match &self.committer {
+            Some(committer) => committer.sync(done),
+            None => done(Ok(())),
+        }
+    }
+
+    fn largest_value(&self) -> u64 {
+        let config = self.partition.config();
+        config.max_message_bytes.min(config.segment_bytes)
+    }
+
+    fn status(&self, patience: Patience) -> Result<Status> {
+        self.partition.refresh()?;
+        let partition = &self.partition;
+        let bounds = partition.bounds();
+        let layout = partition.layout_full();
+        let time_of = |offset: Option<Offset>| -> Result<Option<TimestampMs>> {
+            let Some(offset) = offset else { return Ok(None) };
+            match self.record(offset, patience) {
+                Ok(Found::Record(record)) => Ok(Some(record.timestamp()).filter(|t| *t != TimestampMs::NONE)),
+                Ok(Found::Absent(_)) | Err(Error::Corrupt(_) | Error::DecodedTooLarge { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let mut status = Status {
+            log_start_offset: bounds.log_start.get(),
+            log_end_offset: bounds.log_end.get(),
+            last_stable_offset: partition.last_stable_offset(patience)?.get(),
+            segments: layout.segments.len() as u64,
+            bytes: layout.segments.iter().map(|s| s.end()).sum(),
+            first_timestamp: time_of(self.first(patience)?)?,
+            last_timestamp: time_of(self.nth_last(1, patience)?)?,
+            open_transactions: partition.open_transactions(patience)?,
+            leader_epoch: checkpoint::read_leader_epochs(&**partition.directory())
+                .ok()
+                .and_then(|e| e.last().map(|e| e.epoch))
+                .or(partition.last_epoch()),
+            ..Status::default()
+        };
+        if let Some((file, tail)) = partition.torn_tail() {
+            let what = if tail.zeros { "zeros" } else { "a torn tail" };
+            status.recovery.push(RecoveryStep {
+                file,
+                position: tail.from.get(),
+                bytes: tail.bytes,
+                what: format!(
+                    "{} bytes behind the last good batch are {what} ({}); an append cuts them and keeps them in a .cut- file",
+                    tail.bytes, tail.fault
+                ),
+            });
+        }
+        if let (Some(from), Some(_)) = (partition.unclean_from(), &self.committer) {
+            status.recovery.push(RecoveryStep {
+                file: names::of(from, names::LOG),
+                position: 0,
+                bytes: layout.segments.iter().filter(|s| s.base_offset() >= from).map(|s| s.end()).sum(),
+                what: "not closed well: the first append checks from here on and makes the indexes anew".to_owned(),
+            });
+        }
+        for segment in &layout.segments {
+            let Some(open) = segment.opened() else { continue };
+            for damage in open.as_ref().and_then(|o| o.scan.as_ref()).map(|s| s.damage.as_slice()).unwrap_or_default() {
+                let offsets = damage.offsets.map_or(String::new(), |(a, b)| format!("; offsets {a} to {b} are unreadable"));
+                status.warnings.push(format!("{} at position {}: damaged ({}){offsets}", segment.log_name(), damage.from, damage.fault));
+            }
+        }
+        if let Some(last) = status.last_timestamp.filter(|t| t.get() > self.now().get().saturating_add(AHEAD_MS)) {
+            status.warnings.push(format!("the last record's time, {last} ms, lies over a day ahead of the clock"));
+        }
+        if let Some(reason) = self.committer.as_ref().and_then(Committer::poisoned) {
+            status.warnings.push(format!("appends are refused: {reason}"));
+        }
+        Ok(status)
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        self.partition.config().list().collect()
+    }
+
+    fn files(&self) -> Option<&Arc<dyn Directory>> {
+        Some(self.partition.directory())
+    }
+
+    fn file_may_change(&self, name: &str) -> bool {
+        let layout = self.partition.layout();
+        match (names::parse(name), layout.segments.last()) {
+            (Some((base, _)), Some(last)) => base >= last.base_offset(),
+            _ => true,
+        }
+    }
+
+    fn space(&self) -> Space {
+        self.partition.directory().space().unwrap_or_default()
+    }
+
+    fn take_events(&self) -> Vec<String> {
+        let mut events = self.partition.take_strange();
+        events.extend(self.committer.iter().flat_map(Committer::take_said));
+        events
+    }
+
+    fn now(&self) -> TimestampMs {
+        let clock: &Arc<dyn Clock> = self.partition.clock();
+        clock.now()
+    }
+
+    fn close(&self) -> Result<()> {
+        if let Some(committer) = &self.committer {
+            committer.close()?;
+        }
+        if *self.clean_mark.lock()
+            && let Some(parent) = &self.partition.parent
+        {
+            let mark = OsStr::new(names::CLEAN_SHUTDOWN);
+            let run = || -> std::io::Result<()> {
+                let file = parent.open(mark, crate::io::Open::Create)?;
+                crate::io::write_all_at(&*file, b"{\"version\":0,\"brokerEpoch\":-1}", 0)?;
+                file.sync_data()?;
+                parent.sync()
+            };
+            run().map_err(|e| Error::io("write", names::CLEAN_SHUTDOWN, e))?;
+        }
+        if let Some(locks) = &self.locks {
+            locks.release_broker();
+        }
+        Ok(())
+    }
+}
+
+/// Batches of a range of the local log.
+#[derive(Debug)]
+struct LocalBatches {
+    partition: Arc<Partition>,
+    committed_only: bool,
+    walk: Walk,
+    /// A batch whose records were not readable at once.
+    held: Option<(Batch, Arc<str>)>,
+}
+
+impl Batches for LocalBatches {
+    fn next(&mut self, patience: Patience) -> Result<Option<Body>> {
+        self.walk.set_patience(patience);
+        loop {
+            let (batch, file) = match self.held.take() {
+                Some(held) => held,
+                None => match self.walk.next(&self.partition)? {
+                    None => return Ok(None),
+                    Some(Item::Damaged(corruption)) => return Err(Error::Corrupt(corruption)),
+                    Some(Item::Batch(batch, file)) => (batch, file),
+                },
+            };
+            if batch.header.magic >= 2 && batch.header.attributes.is_control() {
+                continue;
+            }
+            if self.committed_only && !self.partition.is_committed(&batch.header, batch.header.base_offset, patience)? {
+                continue;
+            }
+            match self.partition.body(&batch, &file, patience) {
+                Ok(body) => return Ok(Some(body)),
+                Err(Error::WouldBlock) => {
+                    self.held = Some((batch, file));
+                    return Err(Error::WouldBlock);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,553 @@
+//! The tree of one partition: names to nodes to bytes. It knows no kernel; a mount and the command line ask it the same questions.
+//!
+//! [`View`] answers `lookup`, `attr`, `list`, `open`, `read` and `append` over whatever [`crate::source::Source`] it was given. Each question carries
+//! whether the caller can wait. Refusals go to the journal behind the file `errors` with their reason.
+
+pub mod appender;
+pub mod envelope;
+pub mod error;
+pub mod journal;
+pub mod lines;
+pub mod node;
+pub mod path;
+mod render;
+pub mod stream;
+pub mod time;
+
+pub use appender::{Appender, Finished};
+pub use error::{Error, ErrorKind};
+pub use lines::Framing;
+pub use node::{Attr, FileKind, Lifetime, Node, Span, TextFile, Time};
+pub use path::Face;
+pub use stream::Reader;
+
+use crate::io::{File, Kind, Open, Space};
+use crate::source::{Absent, Found, Record, Source};
+use crate::types::{Offset, Patience, TimestampMs};
+use crate::view::journal::Journal;
+use crate::view::path::{ByOffset, ByTime, Endpoint, OffsetRange};
+use crate::view::time::{TimeText, Zone, days_between};
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// A range that covers at most so many bytes of log has its exact size.
+const SIZED_RANGE_MOST: u64 = 4 << 20;
+/// `by-time` lists at most so many days.
+const DAYS_MOST: usize = 1000;
+/// The relative times that `by-time` lists where they lead somewhere.
+const LISTED_TIMES: [&str; 5] = ["1h-ago", "1d-ago", "7d-ago", "today", "yesterday"];
+/// A value larger than this is no extended attribute, in bytes.
+const XATTR_VALUE_MOST: usize = 64 << 10;
+/// A name longer than this is no extended attribute, in bytes.
+const XATTR_NAME_MOST: usize = 255;
+/// Cursors below this belong to `first` and `last`; behind it they are offsets.
+const CURSOR_OFFSETS: u64 = 16;
+
+/// The tree of a partition.
+#[derive(Debug)]
+pub struct View {
+    source: Arc<dyn Source>,
+    zone: Zone,
+    journal: Arc<Journal>,
+    /// Settings of the mount itself, shown in `config` beside the log's.
+    settings: Vec<(String, String)>,
+}
+
+/// Takes an entry of a listing: its name, its kind, its node where that is known without looking, and the cursor behind it; says whether to go on.
+pub type Sink<'s> = dyn FnMut(&[u8], FileKind, Option<&Node>, u64) -> bool + 's;
+
+type Result<T> = std::result::Result<T, Error>;
+
+impl View {
+    /// The tree over a source. Times without a zone are read in `zone`; `settings` are shown in `config` beside the source's.
+    pub fn new(source: Arc<dyn Source>, zone: Zone, settings: Vec<(String, String)>) -> View {
+        View { source, zone, journal: Arc::new(Journal::default()), settings }
+    }
+
+    /// What the tree shows.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+
+    /// The zone of times without one.
+    pub fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    /// Room on the file system of the source.
+    pub fn space(&self) -> Space {
+        self.source.space()
+    }
+
+    /// Ends appending and closes the log well.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub fn close(&self) -> Result<()> {
+        self.source.close().map_err(Error::from)
+    }
+
+    /// Notes for `errors` that a handler failed in a way that no error describes.
+    pub fn note_event(&self, sentence: &str) {
+        self.journal.note_event(self.source.now(), sentence);
+    }
+
+    /// The node that a name in a directory leads to.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] or [`ErrorKind::Invalid`] with the reason, which is noted in `errors`; [`ErrorKind::Damaged`];
+    /// [`ErrorKind::WouldBlock`].
+    pub fn lookup(&self, dir: &Node, name: &[u8], patience: Patience) -> Result<Node> {
+        let found = match dir {
+            Node::Root => self.in_root(name),
+            Node::ByOffset => self.in_by_offset(name, patience),
+            Node::ByTime => self.in_by_time(name, patience),
+            Node::Segments => self.in_segments(name),
+            _ => Err(Error::new(ErrorKind::NotDirectory, "it is no directory")),
+        };
+        found.inspect_err(|error| {
+            if error.kind() != ErrorKind::WouldBlock {
+                let folder = match dir {
+                    Node::ByOffset => "by-offset/",
+                    Node::ByTime => "by-time/",
+                    Node::Segments => "segments/",
+                    _ => "",
+                };
+                self.journal.note(self.source.now(), &format!("{folder}{}", String::from_utf8_lossy(name)), error);
+            }
+        })
+    }
+
+    /// The node that a path below the root leads to; an empty path is the root. Links are not followed.
+    ///
+    /// # Errors
+    /// As [`View::lookup`].
+    pub fn resolve(&self, path: &[u8], patience: Patience) -> Result<Node> {
+        let mut node = Node::Root;
+        for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".") {
+            node = self.lookup(&node, name, patience)?;
+        }
+        Ok(node)
+    }
+
+    fn in_root(&self, name: &[u8]) -> Result<Node> {
+        ROOT.iter()
+            .find(|(n, _)| n.as_bytes() == name)
+            .map(|(_, node)| node.clone())
+            .ok_or_else(|| Error::not_found("there is no such file; see README"))
+    }
+
+    fn in_by_offset(&self, name: &[u8], patience: Patience) -> Result<Node> {
+        match ByOffset::parse(name)? {
+            ByOffset::Record(offset, face) => {
+                self.record(offset, patience)?;
+                Ok(Node::Record(offset, face))
+            }
+            ByOffset::Link(endpoint, face) => {
+                let offset = match endpoint {
+                    Endpoint::First => self.source.first(patience)?,
+                    Endpoint::Last => self.source.nth_last(1, patience)?,
+                    Endpoint::FromEnd(k) => self.source.nth_last(k, patience)?,
+                    Endpoint::Number(offset) => Some(offset),
+                    Endpoint::Earliest | Endpoint::Latest => None,
+                };
+                let offset = offset.ok_or_else(|| Error::not_found("the log has no such record"))?;
+                Ok(Node::Link(format!("{offset}{}", face.suffix())))
+            }
+            ByOffset::Range(range) => Ok(Node::Range(self.span(&range, patience)?)),
+        }
+    }
+
+    /// The offsets of a range, now.
+    fn span(&self, range: &OffsetRange, patience: Patience) -> Result<Span> {
+        let bounds = self.source.bounds(patience)?;
+        let first_or_end = || -> Result<Offset> { Ok(self.source.first(patience)?.unwrap_or(bounds.log_end)) };
+        let place = |endpoint: &Endpoint| -> Result<Offset> {
+            Ok(match endpoint {
+                Endpoint::Number(offset) => *offset,
+                Endpoint::Earliest => bounds.log_start,
+                Endpoint::Latest => bounds.log_end,
+                Endpoint::First => first_or_end()?,
+                Endpoint::Last => self.source.nth_last(1, patience)?.unwrap_or(bounds.log_end),
+                // Further back than there are records is the first record.
+                Endpoint::FromEnd(k) => match self.source.nth_last(*k, patience)? {
+                    Some(offset) => offset,
+                    None => first_or_end()?,
+                },
+            })
+        };
+        let from = range.from.as_ref().map_or(Ok(bounds.log_start), place)?;
+        let until = range.to.as_ref().map_or(Ok(bounds.log_end), place)?;
+        let until = if range.inclusive { until.next() } else { until };
+        let from = from.max(bounds.log_start).min(bounds.log_end);
+        Ok(Span { from, until: until.min(bounds.log_end).max(from), lines: range.lines })
+    }
+
+    fn in_by_time(&self, name: &[u8], patience: Patience) -> Result<Node> {
+        let at = |time: &TimeText| -> Result<Option<Offset>> {
+            let time = time.resolve(&self.zone, self.source.now())?;
+            Ok(self.source.offset_at(time, patience)?)
+        };
+        match ByTime::parse(name)? {
+            ByTime::Point(time) => {
+                let offset = at(&time)?.ok_or_else(|| Error::not_found("the log has no record at or after that time"))?;
+                Ok(Node::Link(format!("../by-offset/{offset}")))
+            }
+            ByTime::Range { from, to, lines } => {
+                let bounds = self.source.bounds(patience)?;
+                let until = match &to {
+                    Some(time) => at(time)?.unwrap_or(bounds.log_end),
+                    None => bounds.log_end,
+                };
+                let from = match &from {
+                    // Nothing at or after it: the range is empty, and stands at its own end.
+                    Some(time) => at(time)?.unwrap_or(until),
+                    None => bounds.log_start,
+                };
+                let until = until.max(from);
+                Ok(Node::Link(format!("../by-offset/{from}..{until}{}", lines.suffix())))
+            }
+        }
+    }
+
+    fn in_segments(&self, name: &[u8]) -> Result<Node> {
+        let name = std::str::from_utf8(name).map_err(|_| Error::not_found("there is no such file"))?;
+        let files = self.source.files().ok_or_else(|| Error::not_found("this source has no files"))?;
+        let metadata = files.metadata(OsStr::new(name)).map_err(|e| crate::error::Error::io("look at", name, e))?;
+        match metadata.kind {
+            Kind::File => Ok(Node::SegmentFile(name.into())),
+            Kind::Directory | Kind::Other => Err(Error::not_found("it is no regular file; only those are shown")),
+        }
+    }
+
+    /// A record, or the reason why there is none.
+    fn record(&self, offset: Offset, patience: Patience) -> Result<Record> {
+        match self.source.record(offset, patience)? {
+            Found::Record(record) => Ok(record),
+            Found::Absent(absent) => Err(Error::not_found(match absent {
+                Absent::BeforeLogStart(start) => format!("offset {offset} lies before the log start offset {start}"),
+                Absent::BeyondLogEnd(end) => format!("offset {offset} was not written yet; the log ends at {end}"),
+                Absent::Gap => format!("there is no record at offset {offset}: a gap, as compaction leaves"),
+                Absent::Control => format!("a transaction marker stands at offset {offset}, no value"),
+                Absent::NotCommitted => {
+                    format!("the transaction of offset {offset} was aborted or is open, and isolation is read_committed")
+                }
+            })),
+        }
+    }
+
+    /// What `stat` says of a node.
+    ///
+    /// # Errors
+    /// As [`View::lookup`].
+    pub fn attr(&self, node: &Node, patience: Patience) -> Result<Attr> {
+        let file = |size, mtime, mode, lifetime| Attr { kind: FileKind::File, size, mtime, mode, lifetime };
+        let now = || Time::from_ms(self.source.now());
+        Ok(match node {
+            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments => {
+                let mtime = Time::from_ms(self.source.modified(Offset::MAX));
+                Attr { kind: FileKind::Directory, size: 0, mtime, mode: 0o555, lifetime: Lifetime::Fixed }
+            }
+            Node::Append(_) => {
+                let mode = if self.source.read_only().is_some() { 0o444 } else { 0o666 };
+                file(0, Time::from_ms(self.source.modified(Offset::MAX)), mode, Lifetime::Moving)
+            }
+            Node::Text(_) => file(0, now(), 0o444, Lifetime::Moving),
+            Node::Link(target) => {
+                Attr { kind: FileKind::Link, size: target.len() as u64, mtime: now(), mode: 0o777, lifetime: Lifetime::Moving }
+            }
+            Node::Range(span) => {
+                let size = stream::size_of(&self.source, *span, SIZED_RANGE_MOST, patience)?;
+                file(size.unwrap_or(0), Time::from_ms(self.source.modified(span.until)), 0o444, Lifetime::Moving)
+            }
+            Node::Record(offset, face) => {
+                let record = self.record(*offset, patience)?;
+                let size = match face {
+                    Face::Value => record.reference.value.as_ref().map_or(0, |r| u64::from(r.end - r.start)),
+                    Face::Key => record.reference.key.as_ref().map_or(0, |r| u64::from(r.end - r.start)),
+                    Face::Json => self.json(&record)?.len() as u64,
+                    Face::Batch => u64::from(record.header.size),
+                };
+                let mtime = if record.timestamp() == TimestampMs::NONE { self.source.modified(*offset) } else { record.timestamp() };
+                let lifetime = if self.source.is_stable() { Lifetime::Stable } else { Lifetime::Foreign };
+                file(size, Time::from_ms(mtime), 0o444, lifetime)
+            }
+            Node::SegmentFile(name) => {
+                let files = self.source.files().ok_or_else(|| Error::not_found("this source has no files"))?;
+                let metadata = files.metadata(name).map_err(|e| crate::error::Error::io("look at", name.to_string_lossy(), e))?;
+                let growing = self.source.file_may_change(&name.to_string_lossy());
+                let lifetime = if growing { Lifetime::Growing } else { Lifetime::Sealed };
+                file(metadata.len, Time::from_ns(metadata.mtime_ns), 0o444 & metadata.mode, lifetime)
+            }
+        })
+    }
+
+    fn json(&self, record: &Record) -> Result<Vec<u8>> {
+        let mut line = Vec::new();
+        stream::json_line(&mut line, self.source.name(), record);
+        if record.is_broken() {
+            return Err(Error::new(ErrorKind::Damaged, "a segment became shorter while it was read; read again"));
+        }
+        Ok(line)
+    }
+
+    /// Reads from a record's file at a position; returns how many bytes. Nothing is kept between two reads.
+    ///
+    /// # Errors
+    /// As [`View::lookup`].
+    pub fn read_record(&self, offset: Offset, face: Face, at: u64, out: &mut [u8], patience: Patience) -> Result<usize> {
+        let record = self.record(offset, patience).inspect_err(|error| {
+            if error.kind() == ErrorKind::Damaged {
+                self.journal.note(self.source.now(), &format!("by-offset/{offset}{}", face.suffix()), error);
+            }
+        })?;
+        let (n, broken) = match face {
+            Face::Value => (stream::copy_from(record.value().unwrap_or_default(), at, out), record.is_broken()),
+            Face::Key => (stream::copy_from(record.key().unwrap_or_default(), at, out), record.is_broken()),
+            Face::Json => (stream::copy_from(&self.json(&record)?, at, out), false),
+            Face::Batch => match self.source.stored_batch(offset, patience)? {
+                Ok(stored) => (stream::copy_from(stored.as_slice(), at, out), stored.is_broken()),
+                Err(_) => return Err(Error::not_found(format!("the record at offset {offset} is gone"))),
+            },
+        };
+        if broken {
+            return Err(Error::new(ErrorKind::Damaged, "a segment became shorter while it was read; read again"));
+        }
+        Ok(n)
+    }
+
+    /// Opens a range or a text.
+    ///
+    /// # Errors
+    /// As [`View::lookup`]; [`ErrorKind::Invalid`] for a node that is read in another way.
+    pub fn open(&self, node: &Node, patience: Patience) -> Result<Reader> {
+        match node {
+            Node::Range(span) => Ok(Reader::range(self.source.clone(), *span)),
+            Node::Text(text) => Ok(Reader::text(self.text(*text, patience)?.into_bytes())),
+            _ => Err(Error::new(ErrorKind::Invalid, "it is not read in this way")),
+        }
+    }
+
+    fn text(&self, file: TextFile, patience: Patience) -> Result<String> {
+        for event in self.source.take_events() {
+            self.note_event(&event);
+        }
+        Ok(match file {
+            TextFile::Status | TextFile::StatusJson => {
+                let status = render::status_json(&*self.source, &self.source.status(patience)?);
+                if file == TextFile::Status {
+                    render::status_text(&status, &self.zone)
+                } else {
+                    format!("{}\n", serde_json::Value::Object(status))
+                }
+            }
+            TextFile::Config => {
+                let mut text = String::new();
+                for (name, value) in self.source.settings() {
+                    let _ = writeln!(text, "{name}={value}");
+                }
+                for (name, value) in &self.settings {
+                    let _ = writeln!(text, "{name}={value}");
+                }
+                text
+            }
+            TextFile::Errors => self.journal.text(&self.zone),
+            TextFile::Readme => render::readme(&*self.source, &self.zone),
+        })
+    }
+
+    /// Opens a real file for reading.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn file(&self, name: &OsStr) -> Result<Arc<dyn File>> {
+        let files = self.source.files().ok_or_else(|| Error::not_found("this source has no files"))?;
+        files.open(name, Open::Read).map_err(|e| crate::error::Error::io("open", name.to_string_lossy(), e).into())
+    }
+
+    /// A new look-up of an append file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnly`] with the reason.
+    pub fn appender(&self, framing: Framing) -> Result<Appender> {
+        if let Some(reason) = self.source.read_only() {
+            let error = Error::new(ErrorKind::ReadOnly, format!("mounted read-only: {reason}"));
+            self.journal.note(self.source.now(), "append", &error);
+            return Err(error);
+        }
+        Ok(Appender::new(self.source.clone(), self.journal.clone(), framing))
+    }
+
+    /// Lists a directory from a cursor on (0: from the start), without `.` and `..`. `sink` gets a name, its kind, its node where it is known without
+    /// looking, and the cursor behind it; it says whether to go on.
+    ///
+    /// # Errors
+    /// As [`View::lookup`].
+    pub fn list(&self, dir: &Node, cursor: u64, patience: Patience, sink: &mut Sink<'_>) -> Result<()> {
+        match dir {
+            Node::Root => {
+                for (i, (name, node)) in ROOT.iter().enumerate().skip(cursor as usize) {
+                    let kind =
+                        if matches!(node, Node::ByOffset | Node::ByTime | Node::Segments) { FileKind::Directory } else { FileKind::File };
+                    if !sink(name.as_bytes(), kind, Some(node), i as u64 + 1) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Node::ByOffset => self.list_offsets(cursor, patience, sink),
+            Node::ByTime => {
+                for (i, name) in self.listed_times(patience)?.iter().enumerate().skip(cursor as usize) {
+                    if !sink(name.as_bytes(), FileKind::Link, None, i as u64 + 1) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Node::Segments => {
+                let Some(files) = self.source.files() else { return Ok(()) };
+                let entries = files.list().map_err(|e| crate::error::Error::io("list", files.path().display(), e))?;
+                let mut names: Vec<_> = entries.into_iter().filter(|e| e.kind == Kind::File).map(|e| e.name).collect();
+                names.sort();
+                for (i, name) in names.iter().enumerate().skip(cursor as usize) {
+                    if !sink(name.as_encoded_bytes(), FileKind::File, None, i as u64 + 1) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            _ => Err(Error::new(ErrorKind::NotDirectory, "it is no directory")),
+        }
+    }
+
+    fn list_offsets(&self, cursor: u64, patience: Patience, sink: &mut Sink<'_>) -> Result<()> {
+        if cursor < 2 {
+            for (i, name) in [(0, "first"), (1, "last")].into_iter().skip(cursor as usize) {
+                if self.source.first(patience)?.is_some() && !sink(name.as_bytes(), FileKind::Link, None, i + 1) {
+                    return Ok(());
+                }
+            }
+        }
+        let from = cursor.checked_sub(CURSOR_OFFSETS).and_then(|n| i64::try_from(n).ok()).and_then(Offset::new).unwrap_or(Offset::ZERO);
+        let mut name = Decimal::default();
+        self.source.offsets(from, patience, &mut |offset| {
+            let node = Node::Record(offset, Face::Value);
+            sink(name.of(offset), FileKind::File, Some(&node), offset.next().get() as u64 + CURSOR_OFFSETS)
+        })?;
+        Ok(())
+    }
+
+    fn listed_times(&self, patience: Patience) -> Result<Vec<String>> {
+        let mut days = Vec::new();
+        for (first, last) in self.source.time_spans(patience)?.into_iter().rev() {
+            days.extend(days_between(first, last, &self.zone, DAYS_MOST));
+        }
+        days.sort_unstable_by(|a, b| b.cmp(a));
+        days.dedup();
+        days.truncate(DAYS_MOST);
+        for name in LISTED_TIMES {
+            if let Ok(time) = TimeText::parse(name.as_bytes()).and_then(|t| t.resolve(&self.zone, self.source.now()))
+                && self.source.offset_at(time, patience)?.is_some()
+            {
+                days.push(name.to_owned());
+            }
+        }
+        Ok(days)
+    }
+
+    /// An extended attribute.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoAttribute`] where there is none of that name; as [`View::lookup`].
+    pub fn xattr(&self, node: &Node, name: &[u8], patience: Patience) -> Result<Vec<u8>> {
+        let none = || Error::new(ErrorKind::NoAttribute, "there is no such attribute");
+        if !name.starts_with(b"user.kafka.") || !matches!(node, Node::Record(..)) {
+            return Err(none());
+        }
+        self.xattrs(node, patience)?.into_iter().find(|(n, _)| n == name).map(|(_, value)| value).ok_or_else(none)
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// As [`View::lookup`].
+    pub fn xattr_names(&self, node: &Node, patience: Patience) -> Result<Vec<Vec<u8>>> {
+        Ok(self.xattrs(node, patience)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn xattrs(&self, node: &Node, patience: Patience) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let Node::Record(offset, face) = node else { return Ok(Vec::new()) };
+        let record = self.record(*offset, patience)?;
+        let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let is_null = match face {
+            Face::Value => record.value().is_none(),
+            Face::Key => record.key().is_none(),
+            Face::Json | Face::Batch => false,
+        };
+        if is_null {
+            all.push((b"user.kafka.null".to_vec(), b"1".to_vec()));
+        }
+        if *face == Face::Value {
+            let mut add = |name: &str, value: Vec<u8>| {
+                if value.len() <= XATTR_VALUE_MOST {
+                    all.push((format!("user.kafka.{name}").into_bytes(), value));
+                }
+            };
+            add("offset", offset.to_string().into());
+            add("timestamp", record.timestamp().to_string().into());
+            add("timestamp_type", envelope::timestamp_type_word(record.reference.timestamp_type).into());
+            if let Some(key) = record.key() {
+                add("key", key.to_vec());
+            }
+            add("partition_leader_epoch", record.header.partition_leader_epoch.to_string().into());
+            add("producer_id", record.header.producer_id.to_string().into());
+            add("codec", record.header.attributes.codec().map_or("invalid", |c| c.name()).into());
+            for (n, (name, value)) in record.headers().enumerate() {
+                let full = [format!("user.kafka.header.{n}.").as_bytes(), name].concat();
+                if let Some(value) = value.filter(|v| v.len() <= XATTR_VALUE_MOST && full.len() <= XATTR_NAME_MOST && !name.contains(&0)) {
+                    all.push((full, value.to_vec()));
+                }
+            }
+        }
+        if record.is_broken() {
+            return Err(Error::new(ErrorKind::Damaged, "a segment became shorter while it was read; read again"));
+        }
+        Ok(all)
+    }
+}
+
+/// The names in the root, in the order of their listing.
+const ROOT: &[(&str, Node)] = &[
+    ("append", Node::Append(Framing::Lines)),
+    ("append.jsonl", Node::Append(Framing::Json)),
+    ("append.bin", Node::Append(Framing::Binary)),
+    ("by-offset", Node::ByOffset),
+    ("by-time", Node::ByTime),
+    ("segments", Node::Segments),
+    ("status", Node::Text(TextFile::Status)),
+    ("status.json", Node::Text(TextFile::StatusJson)),
+    ("config", Node::Text(TextFile::Config)),
+    ("errors", Node::Text(TextFile::Errors)),
+    ("README", Node::Text(TextFile::Readme)),
+];
+
+/// Writes numbers without allocating: a listing has millions.
+#[derive(Default)]
+struct Decimal {
+    digits: [u8; 20],
+}
+
+impl Decimal {
+    fn of(&mut self, offset: Offset) -> &[u8] {
+        let (mut number, mut at) = (offset.get().unsigned_abs(), self.digits.len());
+        loop {
+            at -= 1;
+            self.digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return &self.digits[at..];
+            }
+        }
+    }
+}

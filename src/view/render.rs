@@ -1,0 +1,107 @@
+//! The texts of the tree: `status`, `status.json`, `README`, and the JSON line of a single record.
+
+use crate::source::{Source, Status};
+use crate::types::TimestampMs;
+use crate::view::time::{Zone, rfc3339};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// `status.json`: one object.
+pub(crate) fn status_json(source: &dyn Source, status: &Status) -> Map<String, Value> {
+    let time = |t: Option<TimestampMs>| t.map_or(Value::Null, |t| json!(t.get()));
+    let name = source.name();
+    let members = json!({
+        "topic": name.topic,
+        "partition": name.partition,
+        "mode": if source.read_only().is_some() { "ro" } else { "rw" },
+        "mode_reason": source.read_only(),
+        "log_start_offset": status.log_start_offset,
+        "log_end_offset": status.log_end_offset,
+        "last_stable_offset": status.last_stable_offset,
+        "segments": status.segments,
+        "bytes": status.bytes,
+        "records": Value::Null,
+        "first_timestamp_ms": time(status.first_timestamp),
+        "last_timestamp_ms": time(status.last_timestamp),
+        "open_transactions": status.open_transactions.iter()
+            .map(|t| json!({"producer_id": t.producer_id, "first_offset": t.first.get()})).collect::<Vec<_>>(),
+        "leader_epoch": status.leader_epoch,
+        "recovery": status.recovery.iter()
+            .map(|r| json!({"file": r.file, "position": r.position, "bytes": r.bytes, "what": r.what})).collect::<Vec<_>>(),
+        "recovered": status.recovered,
+        "warnings": status.warnings,
+    });
+    match members {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// `status`: the members of `status.json` in their order, a line each.
+pub(crate) fn status_text(status: &Map<String, Value>, zone: &Zone) -> String {
+    let mut text = String::new();
+    for (name, value) in status {
+        let shown = match value {
+            Value::Null => "-".to_owned(),
+            Value::String(s) => s.clone(),
+            Value::Number(n) if name.ends_with("_timestamp_ms") => match n.as_i64() {
+                Some(ms) => format!("{ms} ({})", rfc3339(TimestampMs::new(ms), zone)),
+                None => n.to_string(),
+            },
+            Value::Array(items) if items.is_empty() => "-".to_owned(),
+            Value::Array(items) => {
+                for item in items {
+                    let _ = writeln!(text, "{name}: {}", one_line(item));
+                }
+                continue;
+            }
+            other => other.to_string(),
+        };
+        let _ = writeln!(text, "{name}: {shown}");
+    }
+    text
+}
+
+fn one_line(item: &Value) -> String {
+    match item {
+        Value::String(s) => s.clone(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| match value {
+                Value::String(s) => format!("{name} {s}"),
+                other => format!("{name} {other}"),
+            })
+            .collect::<Vec<_>>()
+            .join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// `README`: the grammar on one screen, with the mount's own zone and mode.
+pub(crate) fn readme(source: &dyn Source, zone: &Zone) -> String {
+    let name = source.name();
+    let mode = source.read_only().map_or("read-write".to_owned(), |reason| format!("read-only: {reason}"));
+    format!(
+        "This is partition {} of topic {}, {mode}. Times without a zone are in {}.
+
+append            echo hi >> append           each line becomes one record
+append.jsonl      cat x.jsonl > append.jsonl  each line is an envelope: key, headers, ts, payload
+append.bin        cat picture > append.bin    all bytes become one record
+by-offset/N       the value of the record at offset N; N.key its key, N.json its envelope, N.batch its stored batch
+by-offset/first, last, -k                     links to the first, the last, the k-th last record (last.json works, too)
+by-offset/A..B    the values from A to before B, a line each; A.., ..B, A..=B (closed), A..B.jsonl (envelopes)
+                  A and B: a number, -k, earliest, latest (the next offset), first, last
+by-time/T         a link to the first record at or after T; T..U, T.., ..U link to a range (T..U.jsonl)
+                  T: 2h-ago, 1d12h-ago, PT2H-ago, now, today, yesterday, 2026-11-29, 2026-11-29T10:15[:30[.123]][Z],
+                  @1700000000 (seconds), 1700000000 (seconds), 1700000000123 (milliseconds)
+segments/         the real files, byte for byte
+status, status.json, config, errors           what it is, how it is set, why something was refused
+
+No record at N: no such file, and `errors` says why. Damaged: Input/output error, and `errors` says where.
+A shell does not show the error of a failed close in a redirection: look into `errors` after > append.
+",
+        name.partition,
+        name.topic,
+        zone.name()
+    )
+}

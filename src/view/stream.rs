@@ -1,0 +1,263 @@
+//! Bytes that are made while they are read: ranges of records, and texts.
+//!
+//! A range is read from the front: its reader keeps where it is between two reads that follow each other, and begins again when somebody seeks
+//! back. It never holds more than the record at hand.
+
+use crate::source::{Body, Record, Source};
+use crate::types::{Offset, Patience, TopicPartition};
+use crate::view::envelope::{Envelope, write_line};
+use crate::view::error::{Error, ErrorKind};
+use crate::view::node::Span;
+use crate::view::path::Lines;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// An opened range or text.
+#[derive(Debug)]
+pub struct Reader {
+    content: Mutex<Content>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Text(Vec<u8>),
+    Range(Box<RangeReader>),
+}
+
+impl Reader {
+    pub(crate) fn text(text: Vec<u8>) -> Reader {
+        Reader { content: Mutex::new(Content::Text(text)) }
+    }
+
+    pub(crate) fn range(source: Arc<dyn Source>, span: Span) -> Reader {
+        Reader { content: Mutex::new(Content::Range(Box::new(RangeReader::new(source, span)))) }
+    }
+
+    /// Fills the buffer from a position on; fewer bytes only at the end, or where the next record is damaged. The error comes with the next read.
+    ///
+    /// # Errors
+    /// Where the record at the position cannot be read; [`ErrorKind::WouldBlock`].
+    pub fn read(&self, at: u64, out: &mut [u8], patience: Patience) -> Result<usize, Error> {
+        match &mut *self.content.lock() {
+            Content::Text(text) => Ok(copy_from(text, at, out)),
+            Content::Range(range) => range.read(at, out, patience),
+        }
+    }
+}
+
+/// Copies what lies at a position; returns how many bytes.
+pub(crate) fn copy_from(bytes: &[u8], at: u64, out: &mut [u8]) -> usize {
+    let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+    let n = rest.len().min(out.len());
+    out[..n].copy_from_slice(&rest[..n]);
+    n
+}
+
+/// A record as a line of JSON.
+pub(crate) fn json_line(out: &mut Vec<u8>, name: &TopicPartition, record: &Record) {
+    let envelope = Envelope {
+        topic: &name.topic,
+        partition: name.partition,
+        offset: record.offset(),
+        timestamp_type: record.reference.timestamp_type,
+        timestamp: record.timestamp(),
+        key: record.key(),
+        value: record.value(),
+        control: None,
+    };
+    write_line(out, &envelope, record.headers());
+}
+
+/// A batch that is being handed out, and how many of its records were.
+#[derive(Debug)]
+struct Current {
+    body: Body,
+    done: usize,
+}
+
+#[derive(Debug)]
+struct RangeReader {
+    source: Arc<dyn Source>,
+    span: Span,
+    batches: Box<dyn crate::source::Batches>,
+    current: Option<Current>,
+    /// Bytes of the record at hand that did not fit into the last reply.
+    left: Vec<u8>,
+    left_at: usize,
+    /// Where in the range the next byte lies.
+    at: u64,
+    /// Set once the range has come to an end, or to a damaged record.
+    over: Option<Result<(), Error>>,
+}
+
+impl RangeReader {
+    fn new(source: Arc<dyn Source>, span: Span) -> RangeReader {
+        let batches = source.batches(span.from, span.until);
+        RangeReader { source, span, batches, current: None, left: Vec::new(), left_at: 0, at: 0, over: None }
+    }
+
+    fn read(&mut self, at: u64, out: &mut [u8], patience: Patience) -> Result<usize, Error> {
+        if at < self.at {
+            *self = RangeReader::new(self.source.clone(), self.span);
+        }
+        while self.at < at {
+            // Somebody seeks forward: what lies between is made and dropped.
+            let mut dropped = [0; 4096];
+            let wanted = (at - self.at).min(dropped.len() as u64) as usize;
+            if self.fill(&mut dropped[..wanted], patience)? == 0 {
+                return self.end();
+            }
+        }
+        match self.fill(out, patience)? {
+            0 if !out.is_empty() => self.end(),
+            n => Ok(n),
+        }
+    }
+
+    fn end(&self) -> Result<usize, Error> {
+        match &self.over {
+            Some(Err(error)) => Err(error.clone()),
+            _ => Ok(0),
+        }
+    }
+
+    /// Fills the buffer as far as there are records.
+    fn fill(&mut self, out: &mut [u8], patience: Patience) -> Result<usize, Error> {
+        let mut filled = 0;
+        while filled < out.len() {
+            if self.left_at < self.left.len() {
+                let n = copy_from(&self.left, self.left_at as u64, &mut out[filled..]);
+                (self.left_at, filled) = (self.left_at + n, filled + n);
+                continue;
+            }
+            if self.over.is_some() {
+                break;
+            }
+            let Some(current) = &mut self.current else {
+                match self.batches.next(patience) {
+                    Ok(Some(body)) => self.current = Some(Current { body, done: 0 }),
+                    Ok(None) => self.over = Some(Ok(())),
+                    Err(crate::source::Error::WouldBlock) if filled > 0 => break,
+                    Err(crate::source::Error::WouldBlock) => return Err(Error::new(ErrorKind::WouldBlock, "not in memory")),
+                    Err(error) => self.over = Some(Err(error.into())),
+                }
+                continue;
+            };
+            let (n, state) = render(current, self.span, self.source.name(), &mut out[filled..], &mut self.left);
+            if current.body.bytes.is_broken() {
+                self.over = Some(Err(Error::new(ErrorKind::Damaged, "a segment became shorter while it was read; read again")));
+                (self.left, self.left_at) = (Vec::new(), 0);
+                break;
+            }
+            filled += n;
+            self.left_at = 0;
+            match state {
+                Rendered::Full => {}
+                Rendered::Done => self.current = None,
+                Rendered::Over => self.over = Some(Ok(())),
+                Rendered::Fault(error) => self.over = Some(Err(error)),
+            }
+        }
+        self.at += filled as u64;
+        Ok(filled)
+    }
+}
+
+enum Rendered {
+    /// The buffer is full; what did not fit is left over.
+    Full,
+    /// The batch is at its end.
+    Done,
+    /// The range is at its end.
+    Over,
+    Fault(Error),
+}
+
+/// Writes records of a batch into the buffer until it is full; the rest of the last one goes into `left`.
+fn render(current: &mut Current, span: Span, name: &TopicPartition, out: &mut [u8], left: &mut Vec<u8>) -> (usize, Rendered) {
+    left.clear();
+    let Current { body, done } = current;
+    let bytes = body.bytes.as_slice();
+    let mut filled = 0;
+    let mut json = Vec::new();
+    for record in body.records().skip(*done) {
+        let record = match record {
+            Ok(record) => record,
+            Err(fault) => {
+                let reason =
+                    format!("damaged: {fault} (byte {} of the records of the batch at offset {})", fault.position, body.header.base_offset);
+                return (filled, Rendered::Fault(Error::new(ErrorKind::Damaged, reason)));
+            }
+        };
+        *done += 1;
+        if record.offset < span.from {
+            continue;
+        }
+        if record.offset >= span.until {
+            return (filled, Rendered::Over);
+        }
+        let (line, newline): (&[u8], &[u8]) = match span.lines {
+            Lines::Values => {
+                let value = record.value.as_ref().and_then(|r| bytes.get(r.start as usize..r.end as usize));
+                (value.unwrap_or_default(), b"\n")
+            }
+            Lines::Json => {
+                json.clear();
+                json_line(&mut json, name, &body.record(record));
+                (&json, b"")
+            }
+        };
+        for part in [line, newline] {
+            let n = part.len().min(out.len() - filled);
+            out[filled..filled + n].copy_from_slice(&part[..n]);
+            filled += n;
+            left.extend_from_slice(&part[n..]);
+        }
+        if !left.is_empty() || filled == out.len() {
+            return (filled, Rendered::Full);
+        }
+    }
+    (filled, Rendered::Done)
+}
+
+/// The exact size of a range, if it covers at most `most` bytes of log and all of it can be read; else `None`.
+pub(crate) fn size_of(source: &Arc<dyn Source>, span: Span, most: u64, patience: Patience) -> Result<Option<u64>, Error> {
+    if span.until <= span.from {
+        return Ok(Some(0));
+    }
+    if source.log_bytes(span.from, span.until, most, patience)? > most {
+        return Ok(None);
+    }
+    let mut batches = source.batches(span.from, span.until);
+    let (mut size, mut json) = (0u64, Vec::new());
+    loop {
+        let body = match batches.next(patience) {
+            Ok(Some(body)) => body,
+            Ok(None) => return Ok(Some(size)),
+            Err(crate::source::Error::WouldBlock) => return Err(Error::new(ErrorKind::WouldBlock, "not in memory")),
+            Err(_) => return Ok(None),
+        };
+        for record in body.records() {
+            let Ok(record) = record else { return Ok(None) };
+            if record.offset < span.from || record.offset >= span.until {
+                continue;
+            }
+            size += match span.lines {
+                Lines::Values => record.value.as_ref().map_or(0, |r| u64::from(r.end - r.start)) + 1,
+                Lines::Json => {
+                    json.clear();
+                    json_line(&mut json, source.name(), &body.record(record));
+                    json.len() as u64
+                }
+            };
+        }
+    }
+}
+
+/// The offset of a record that a range begins at, for messages.
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let from: Offset = self.from;
+        write!(f, "{from}..{}{}", self.until, self.lines.suffix())
+    }
+}
