@@ -49,7 +49,8 @@ impl IndexFile {
             let file = dir.open(OsStr::new(&name), Open::Create)?;
             let before = file.metadata()?.len;
             let stored = if before == 0 { 0 } else { used(&crate::io::read_up_to(&*file, 0, before as usize)?) as u64 };
-            let len = (full_len / entry_len * entry_len).max(stored);
+            // At least one place, whatever the setting: its zeros are the mark of an unclean stop.
+            let len = (full_len / entry_len * entry_len).max(entry_len).max(stored);
             file.set_len(len)?;
             let allocated = (stored + ALLOCATION_STEP).min(len);
             if allocated > 0 {

@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::io::{Directory, Kind, Metadata, Open, read_up_to};
 use crate::log::checkpoint;
+use crate::log::index::{OFFSET_ENTRY_LEN, TIME_ENTRY_LEN};
 use crate::log::names;
 use crate::types::{Offset, TopicPartition};
 use std::ffi::OsStr;
@@ -115,7 +116,7 @@ pub fn unclean_from(
         return Ok(floor.map(|l| l.base_offset));
     }
     for log in logs {
-        for (suffix, entry_len) in [(names::INDEX, 8), (names::TIME_INDEX, 12)] {
+        for (suffix, entry_len) in [(names::INDEX, OFFSET_ENTRY_LEN), (names::TIME_INDEX, TIME_ENTRY_LEN)] {
             if is_untrimmed(dir, &format!("{}{}", names::of(log.base_offset, suffix), log.suffix), entry_len)? {
                 return Ok(Some(log.base_offset));
             }
@@ -134,6 +135,10 @@ fn is_untrimmed(dir: &dyn Directory, name: &str, entry_len: usize) -> Result<boo
         };
         let len = file.metadata()?.len;
         if len < entry_len as u64 {
+            return Ok(false);
+        }
+        // A time index of one entry may be all zeros: the time 0 at the base offset. The offset index beside it tells.
+        if len == entry_len as u64 && entry_len == TIME_ENTRY_LEN {
             return Ok(false);
         }
         let last = read_up_to(&*file, len - entry_len as u64, entry_len)?;

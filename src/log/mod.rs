@@ -7,6 +7,7 @@
 mod active;
 pub mod batch;
 pub mod bytes;
+pub mod check;
 pub mod checkpoint;
 pub mod commit;
 pub mod compression;

@@ -29,6 +29,8 @@ pub const LOG_START: &str = "log-start-offset-checkpoint";
 pub const RECOVERY_POINT: &str = "recovery-point-offset-checkpoint";
 /// The high watermarks of a data directory.
 pub const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
+/// The first offsets that were not compacted yet, in a data directory.
+pub const CLEANER: &str = "cleaner-offset-checkpoint";
 /// Stands in a data directory after a clean stop of its broker.
 pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 /// Says that a directory belongs to a broker.

@@ -322,7 +322,9 @@ impl Partition {
             return Err(Error::Truncated { file: segment.log_name().to_owned() });
         }
         // In a segment with another one behind it nothing is a torn tail.
-        if let (Some(limit), Some(tail)) = (limit, found.tail.take()) {
+        if let Some(limit) = limit
+            && let Some(tail) = found.tail.take()
+        {
             let offsets = Some((found.next_offset, limit.previous())).filter(|(first, last)| first <= last && limit > *first);
             let to = tail.from.plus(tail.bytes);
             found.damage.push(crate::log::scan::Damage { from: tail.from, to, offsets, fault: tail.fault });

@@ -13,7 +13,7 @@ use crate::log::names;
 use crate::log::partition::Partition;
 use crate::log::scan::{Scan, Tail};
 use crate::log::segment::{OpenSegment, Role, Segment};
-use crate::types::{Offset, Patience};
+use crate::types::{Offset, Patience, TimestampMs};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -145,8 +145,11 @@ fn needs_indexes(partition: &Partition, segment: &Arc<Segment>) -> Result<bool> 
     }
     let layout = partition.layout_full();
     let Some(at) = layout.segments.len().checked_sub(1) else { return Ok(false) };
+    let largest = partition.largest_time(&layout, at, Patience::MayBlock)?;
     let open = partition.open_segment(&layout, at, Patience::MayBlock)?;
-    Ok(open.scan.is_some() || !indexes_rise(&open, segment))
+    // A clean close stores the largest time last; without it, what is appended would be thought to be later than all that is there.
+    let stored = TimeIndex::new(open.timeindex.entries(), segment.base_offset()).last().map_or(TimestampMs::NONE, |e| e.timestamp);
+    Ok(open.scan.is_some() || !indexes_rise(&open, segment) || stored != largest)
 }
 
 /// Whether index entries rise and stay within the log: all that can be told without reading the log.

@@ -29,6 +29,8 @@ pub struct Locks {
     _directory: Option<lock::DirectoryLock>,
     _parent: Option<lock::DirectoryLock>,
     broker: Mutex<Option<lock::RecordLock>>,
+    /// Whether the data directory around was taken over, whose lock is then ours.
+    within_taken_over: bool,
 }
 
 /// What was decided.
@@ -56,10 +58,12 @@ pub fn decide(dir: &Arc<dyn Directory>, parent: Option<&Arc<dyn Directory>>, wis
     if let Some(parent) = parent {
         refuse_beside_a_broker(&**parent)?;
     }
+    // A data directory is its own surrounding: its one lock is exclusive.
+    let around_it = parent.filter(|p| !Arc::ptr_eq(p, dir));
     let shown = dir.path().display();
     let directory = dir.lock(lock::Kind::Exclusive).map_err(|e| Error::io("lock", &shown, e))?;
     let Some(directory) = directory else { return Err(held(dir)) };
-    let around = match parent.map(|p| p.lock(lock::Kind::Shared)) {
+    let around = match around_it.map(|p| p.lock(lock::Kind::Shared)) {
         Some(Ok(None)) => return Err(parent.map_or_else(|| held(dir), held)),
         Some(Ok(lock)) => lock,
         // A parent that we may not even read is no data directory that we could share.
@@ -83,7 +87,17 @@ pub fn decide(dir: &Arc<dyn Directory>, parent: Option<&Arc<dyn Directory>>, wis
         }
         (None, _) => {}
     }
-    Ok(Access::Writable(Locks { _directory: Some(directory), _parent: around, broker: Mutex::new(broker) }))
+    Ok(Access::Writable(Locks { _directory: Some(directory), _parent: around, broker: Mutex::new(broker), within_taken_over: false }))
+}
+
+/// What a partition may be opened for whose data directory we hold: its own lock comes on top.
+///
+/// # Errors
+/// As [`decide`].
+pub(crate) fn within(dir: &Arc<dyn Directory>, data_dir: &Locks) -> Result<Access> {
+    let lock = dir.lock(lock::Kind::Exclusive).map_err(|e| Error::io("lock", dir.path().display(), e))?;
+    let Some(lock) = lock else { return Err(held(dir)) };
+    Ok(Access::Writable(Locks { _directory: Some(lock), _parent: None, broker: Mutex::new(None), within_taken_over: data_dir.took_over() }))
 }
 
 /// Tests the lock of a broker, without taking it.
@@ -115,7 +129,7 @@ fn held(dir: &Arc<dyn Directory>) -> Error {
 impl Locks {
     /// Whether we hold the broker's own lock.
     pub fn took_over(&self) -> bool {
-        self.broker.lock().is_some()
+        self.within_taken_over || self.broker.lock().is_some()
     }
 
     /// Gives the broker's lock back, and removes its file if we made it.

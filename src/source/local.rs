@@ -14,14 +14,14 @@ use crate::log::segment::OpenSegments;
 use crate::log::walk::{Item, Look, Walk};
 use crate::log::{checkpoint, listing};
 use crate::source::access::{self, Access, Locks, Wish};
-use crate::source::{Batches, RecoveryStep, Shared, Source, Status};
+use crate::source::{Batches, RecoveryStep, SegmentSpan, Shared, Source, Status};
 use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
 /// So many segments are kept open at once; each is up to three maps, of which Linux allows 65,530 a process.
-const OPEN_SEGMENTS_MOST: usize = 2048;
+pub(crate) const OPEN_SEGMENTS_MOST: usize = 2048;
 /// A record whose time lies this far ahead of the clock is worth a warning, in milliseconds.
 const AHEAD_MS: i64 = 24 * 60 * 60 * 1000;
 
@@ -84,26 +84,38 @@ impl Local {
         let name = TopicPartition::from_directory_name(&name).unwrap_or(TopicPartition { topic: name.into_owned(), partition: 0 });
         let parent = access::parent_of(&**fs, path);
         let access = access::decide(&dir, parent.as_ref(), options.wish)?;
-        let foreign = matches!(access, Access::ReadOnly(_));
         let opened = Arc::new(OpenSegments::new(OPEN_SEGMENTS_MOST));
-        let mut partition = Partition::open(dir, parent.clone(), name, options.config, fs.clock(), opened, foreign)?;
+        Local::with_access(dir, parent, name, options.config, fs.clock(), opened, access)
+    }
+
+    /// The partition in a directory for which it was decided what it may be opened for.
+    pub(crate) fn with_access(
+        dir: Arc<dyn Directory>,
+        parent: Option<Arc<dyn Directory>>,
+        name: TopicPartition,
+        config: LogConfig,
+        clock: Arc<dyn Clock>,
+        opened: Arc<OpenSegments>,
+        access: Access,
+    ) -> Result<Local> {
+        let foreign = matches!(access, Access::ReadOnly(_));
+        let mut partition = Partition::open(dir, parent.clone(), name, config, clock, opened, foreign)?;
         let clean_mark = Arc::new(parking_lot::Mutex::new(false));
-        let (committer, read_only, locks) = match access {
-            Access::ReadOnly(reason) => (None, Some(reason), None),
-            Access::Writable(locks) => {
-                let locks = Arc::new(locks);
-                if !locks.took_over()
-                    && let Some(parent) = parent.clone()
-                {
-                    partition.ask_before_writing(MayWrite(Box::new(move || access::refuse_beside_a_broker(&*parent))));
-                }
-                let before = locks.took_over().then(|| take_clean_mark(parent, clean_mark.clone()));
-                let partition = Arc::new(partition);
-                let committer = Committer::new(partition.clone(), before)?;
-                return Ok(Local { partition, committer: Some(committer), read_only: None, locks: Some(locks), clean_mark });
+        let locks = match access {
+            Access::ReadOnly(reason) => {
+                return Ok(Local { partition: Arc::new(partition), committer: None, read_only: Some(reason), locks: None, clean_mark });
             }
+            Access::Writable(locks) => Arc::new(locks),
         };
-        Ok(Local { partition: Arc::new(partition), committer, read_only, locks, clean_mark })
+        if !locks.took_over() {
+            if let Some(parent) = parent.clone() {
+                partition.ask_before_writing(MayWrite(Box::new(move || access::refuse_beside_a_broker(&*parent))));
+            }
+        }
+        let before = locks.took_over().then(|| take_clean_mark(parent, clean_mark.clone()));
+        let partition = Arc::new(partition);
+        let committer = Committer::new(partition.clone(), before)?;
+        Ok(Local { partition, committer: Some(committer), read_only: None, locks: Some(locks), clean_mark })
     }
 
     /// The partition, for tools that look below the tree.
@@ -344,6 +356,17 @@ impl Source for Local {
             }
         }
         Ok(spans)
+    }
+
+    fn segments(&self, patience: Patience) -> Result<Vec<SegmentSpan>> {
+        let bounds = self.bounds(patience)?;
+        let layout = self.partition.layout_full();
+        let spans = layout.segments.iter().enumerate().map(|(at, segment)| {
+            let limit = layout.limit(at);
+            let until = limit.unwrap_or(bounds.log_end).min(bounds.log_end).max(segment.base_offset());
+            SegmentSpan { base: segment.base_offset(), until, active: limit.is_none() }
+        });
+        Ok(spans.collect())
     }
 
     fn modified(&self, offset: Offset) -> TimestampMs {

@@ -5,6 +5,7 @@
 //! appends) is a capability that it does not declare.
 
 pub mod access;
+pub mod data_dir;
 pub mod local;
 
 pub use crate::error::{Corruption, Error, Result};
@@ -59,6 +60,17 @@ pub struct Status {
     pub recovered: Vec<String>,
     /// What deserves a look, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// A segment by its offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSpan {
+    /// Its base offset.
+    pub base: Offset,
+    /// The offset behind its last.
+    pub until: Offset,
+    /// Whether it is the last one, which may grow.
+    pub active: bool,
 }
 
 /// A thing that recovery will do.
@@ -141,6 +153,12 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`Source::bounds`].
     fn time_spans(&self, patience: Patience) -> Result<Vec<(TimestampMs, TimestampMs)>>;
+
+    /// The segments in order; for a source without segments, the whole log as one.
+    ///
+    /// # Errors
+    /// As [`Source::bounds`].
+    fn segments(&self, patience: Patience) -> Result<Vec<SegmentSpan>>;
 
     /// When the part of the log that holds an offset was last written to.
     fn modified(&self, offset: Offset) -> TimestampMs;

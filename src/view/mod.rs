@@ -4,6 +4,7 @@
 //! whether the caller can wait. Refusals go to the journal behind the file `errors` with their reason.
 
 pub mod appender;
+mod decoded;
 pub mod envelope;
 pub mod error;
 pub mod journal;
@@ -22,10 +23,11 @@ pub use path::Face;
 pub use stream::Reader;
 
 use crate::io::{File, Kind, Open, Space};
-use crate::source::{Absent, Found, Record, Source};
+use crate::source::{Absent, Found, Record, SegmentSpan, Source};
 use crate::types::{Offset, Patience, TimestampMs};
+use crate::view::decoded::Counts;
 use crate::view::journal::Journal;
-use crate::view::path::{ByOffset, ByTime, Endpoint, OffsetRange};
+use crate::view::path::{ByOffset, ByTime, Endpoint, Lines, OffsetRange};
 use crate::view::time::{TimeText, Zone, days_between};
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -50,6 +52,7 @@ pub struct View {
     source: Arc<dyn Source>,
     zone: Zone,
     journal: Arc<Journal>,
+    counts: Counts,
     /// Settings of the mount itself, shown in `config` beside the log's.
     settings: Vec<(String, String)>,
 }
@@ -62,7 +65,7 @@ type Result<T> = std::result::Result<T, Error>;
 impl View {
     /// The tree over a source. Times without a zone are read in `zone`; `settings` are shown in `config` beside the source's.
     pub fn new(source: Arc<dyn Source>, zone: Zone, settings: Vec<(String, String)>) -> View {
-        View { source, zone, journal: Arc::new(Journal::default()), settings }
+        View { source, zone, journal: Arc::new(Journal::default()), counts: Counts::default(), settings }
     }
 
     /// What the tree shows.
@@ -104,6 +107,7 @@ impl View {
             Node::ByOffset => self.in_by_offset(name, patience),
             Node::ByTime => self.in_by_time(name, patience),
             Node::Segments => self.in_segments(name),
+            Node::DecodedDir => self.in_decoded(name, patience),
             _ => Err(Error::new(ErrorKind::NotDirectory, "it is no directory")),
         };
         found.inspect_err(|error| {
@@ -112,6 +116,7 @@ impl View {
                     Node::ByOffset => "by-offset/",
                     Node::ByTime => "by-time/",
                     Node::Segments => "segments/",
+                    Node::DecodedDir => "decoded/",
                     _ => "",
                 };
                 self.journal.note(self.source.now(), &format!("{folder}{}", String::from_utf8_lossy(name)), error);
@@ -211,6 +216,30 @@ impl View {
         }
     }
 
+    fn in_decoded(&self, name: &[u8], patience: Patience) -> Result<Node> {
+        let none = || Error::not_found("decoded/ has <base offset of a segment>.txt and .jsonl, active.txt, active.jsonl");
+        let name = std::str::from_utf8(name).map_err(|_| none())?;
+        let (stem, lines) = match (name.strip_suffix(".jsonl"), name.strip_suffix(".txt")) {
+            (Some(stem), _) => (stem, Lines::Json),
+            (None, Some(stem)) => (stem, Lines::Values),
+            (None, None) => return Err(none()),
+        };
+        if stem == "active" {
+            let active = self.source.segments(patience)?.into_iter().next_back();
+            let active = active.ok_or_else(|| Error::not_found("the log has no segment yet"))?;
+            return Ok(Node::Link(decoded_name(active.base, lines)));
+        }
+        let base = self.source.segments(patience)?.into_iter().map(|s| s.base).find(|base| decoded_name(*base, lines) == name);
+        base.map(|base| Node::Decoded(base, lines)).ok_or_else(none)
+    }
+
+    /// The segment with a base offset.
+    fn segment(&self, base: Offset, patience: Patience) -> Result<SegmentSpan> {
+        let segments = self.source.segments(patience)?;
+        let at = segments.binary_search_by_key(&base, |s| s.base);
+        at.ok().and_then(|at| segments.get(at).copied()).ok_or_else(|| Error::not_found("the segment is gone"))
+    }
+
     fn in_segments(&self, name: &[u8]) -> Result<Node> {
         let name = std::str::from_utf8(name).map_err(|_| Error::not_found("there is no such file"))?;
         let files = self.source.files().ok_or_else(|| Error::not_found("this source has no files"))?;
@@ -245,7 +274,7 @@ impl View {
         let file = |size, mtime, mode, lifetime| Attr { kind: FileKind::File, size, mtime, mode, lifetime };
         let now = || Time::from_ms(self.source.now());
         Ok(match node {
-            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments => {
+            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => {
                 let mtime = Time::from_ms(self.source.modified(Offset::MAX));
                 Attr { kind: FileKind::Directory, size: 0, mtime, mode: 0o555, lifetime: Lifetime::Fixed }
             }
@@ -253,7 +282,13 @@ impl View {
                 let mode = if self.source.read_only().is_some() { 0o444 } else { 0o666 };
                 file(0, Time::from_ms(self.source.modified(Offset::MAX)), mode, Lifetime::Moving)
             }
-            Node::Text(_) => file(0, now(), 0o444, Lifetime::Moving),
+            Node::Text(_) | Node::Follow(_) => file(0, now(), 0o444, Lifetime::Moving),
+            Node::Decoded(base, lines) => {
+                let segment = self.segment(*base, patience)?;
+                let span = Span { from: segment.base, until: segment.until, lines: *lines };
+                let size = self.counts.size(&self.source, span, segment.active, patience)?;
+                file(size.unwrap_or(0), Time::from_ms(self.source.modified(*base)), 0o444, Lifetime::Moving)
+            }
             Node::Link(target) => {
                 Attr { kind: FileKind::Link, size: target.len() as u64, mtime: now(), mode: 0o777, lifetime: Lifetime::Moving }
             }
@@ -317,13 +352,23 @@ impl View {
         Ok(n)
     }
 
-    /// Opens a range or a text.
+    /// Opens a range, a decoded segment, a follower or a text. A follower that reads nothing has come to the end for now.
     ///
     /// # Errors
     /// As [`View::lookup`]; [`ErrorKind::Invalid`] for a node that is read in another way.
     pub fn open(&self, node: &Node, patience: Patience) -> Result<Reader> {
         match node {
             Node::Range(span) => Ok(Reader::range(self.source.clone(), *span)),
+            Node::Decoded(base, lines) => {
+                let segment = self.segment(*base, patience)?;
+                let until = if segment.active { Offset::MAX } else { segment.until };
+                let span = Span { from: segment.base, until, lines: *lines };
+                Ok(Reader::growing(self.source.clone(), span, Some(self.counts.of(*base, *lines))))
+            }
+            Node::Follow(lines) => {
+                let span = Span { from: self.source.bounds(patience)?.log_end, until: Offset::MAX, lines: *lines };
+                Ok(Reader::growing(self.source.clone(), span, None))
+            }
             Node::Text(text) => Ok(Reader::text(self.text(*text, patience)?.into_bytes())),
             _ => Err(Error::new(ErrorKind::Invalid, "it is not read in this way")),
         }
@@ -387,9 +432,9 @@ impl View {
     pub fn list(&self, dir: &Node, cursor: u64, patience: Patience, sink: &mut Sink<'_>) -> Result<()> {
         match dir {
             Node::Root => {
-                for (i, (name, node)) in ROOT.iter().enumerate().skip(cursor as usize) {
-                    let kind =
-                        if matches!(node, Node::ByOffset | Node::ByTime | Node::Segments) { FileKind::Directory } else { FileKind::File };
+                for (i, (name, node)) in ROOT.iter().enumerate().take(LISTED_IN_ROOT).skip(cursor as usize) {
+                    let is_directory = matches!(node, Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir);
+                    let kind = if is_directory { FileKind::Directory } else { FileKind::File };
                     if !sink(name.as_bytes(), kind, Some(node), i as u64 + 1) {
                         break;
                     }
@@ -400,6 +445,20 @@ impl View {
             Node::ByTime => {
                 for (i, name) in self.listed_times(patience)?.iter().enumerate().skip(cursor as usize) {
                     if !sink(name.as_bytes(), FileKind::Link, None, i as u64 + 1) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Node::DecodedDir => {
+                let segments = self.source.segments(patience)?;
+                let links = segments.last().map(|_| ["active.txt", "active.jsonl"]).into_iter().flatten();
+                let files = segments.iter().flat_map(|s| [Lines::Values, Lines::Json].map(|lines| (s.base, lines)));
+                let all = files
+                    .map(|(base, lines)| (decoded_name(base, lines), FileKind::File, Some(Node::Decoded(base, lines))))
+                    .chain(links.map(|name| (name.to_owned(), FileKind::Link, None)));
+                for (i, (name, kind, node)) in all.enumerate().skip(cursor as usize) {
+                    if !sink(name.as_bytes(), kind, node.as_ref(), i as u64 + 1) {
                         break;
                     }
                 }
@@ -517,7 +576,7 @@ impl View {
     }
 }
 
-/// The names in the root, in the order of their listing.
+/// The names in the root, in the order of their listing, and behind them those that are only found by name.
 const ROOT: &[(&str, Node)] = &[
     ("append", Node::Append(Framing::Lines)),
     ("append.jsonl", Node::Append(Framing::Json)),
@@ -525,12 +584,24 @@ const ROOT: &[(&str, Node)] = &[
     ("by-offset", Node::ByOffset),
     ("by-time", Node::ByTime),
     ("segments", Node::Segments),
+    ("decoded", Node::DecodedDir),
     ("status", Node::Text(TextFile::Status)),
     ("status.json", Node::Text(TextFile::StatusJson)),
     ("config", Node::Text(TextFile::Config)),
     ("errors", Node::Text(TextFile::Errors)),
     ("README", Node::Text(TextFile::Readme)),
+    // Not listed: a recursive grep would hang in them.
+    ("follow", Node::Follow(Lines::Values)),
+    ("follow.jsonl", Node::Follow(Lines::Json)),
 ];
+/// How many of them are listed.
+const LISTED_IN_ROOT: usize = ROOT.len() - 2;
+
+/// The name of a decoded segment.
+fn decoded_name(base: Offset, lines: Lines) -> String {
+    let suffix = if lines == Lines::Json { "jsonl" } else { "txt" };
+    format!("{:020}.{suffix}", base.get())
+}
 
 /// Writes numbers without allocating: a listing has millions.
 #[derive(Default)]

@@ -16,6 +16,12 @@ pub enum Node {
     ByTime,
     /// `segments/`.
     Segments,
+    /// `decoded/`.
+    DecodedDir,
+    /// `decoded/<base>.txt` and `.jsonl`: a whole segment as values or envelopes.
+    Decoded(Offset, Lines),
+    /// `follow` and `follow.jsonl`.
+    Follow(Lines),
     /// `append`, `append.jsonl`, `append.bin`.
     Append(Framing),
     /// A record of `by-offset/`.

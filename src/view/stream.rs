@@ -1,10 +1,12 @@
-//! Bytes that are made while they are read: ranges of records, and texts.
+//! Bytes that are made while they are read: ranges of records, decoded segments, followers, and texts.
 //!
-//! A range is read from the front: its reader keeps where it is between two reads that follow each other, and begins again when somebody seeks
-//! back. It never holds more than the record at hand.
+//! Records are read from the front: a reader keeps where it is between two reads that follow each other, and begins again when somebody seeks
+//! back: at the start, or at the nearest mark that counting has left. It never holds more than the record at hand. A growing reader looks at the log
+//! again when it has come to the end.
 
 use crate::source::{Body, Record, Source};
 use crate::types::{Offset, Patience, TopicPartition};
+use crate::view::decoded::Count;
 use crate::view::envelope::{Envelope, write_line};
 use crate::view::error::{Error, ErrorKind};
 use crate::view::node::Span;
@@ -31,6 +33,13 @@ impl Reader {
 
     pub(crate) fn range(source: Arc<dyn Source>, span: Span) -> Reader {
         Reader { content: Mutex::new(Content::Range(Box::new(RangeReader::new(source, span)))) }
+    }
+
+    /// A reader that goes on when the log has grown, up to an offset; `marks` tell where in it to begin after a seek.
+    pub(crate) fn growing(source: Arc<dyn Source>, span: Span, marks: Option<Arc<Mutex<Count>>>) -> Reader {
+        let mut reader = RangeReader::new(source, span);
+        (reader.growing, reader.marks) = (true, marks);
+        Reader { content: Mutex::new(Content::Range(Box::new(reader))) }
     }
 
     /// Fills the buffer from a position on; fewer bytes only at the end, or where the next record is damaged. The error comes with the next read.
@@ -86,19 +95,58 @@ struct RangeReader {
     left_at: usize,
     /// Where in the range the next byte lies.
     at: u64,
+    /// The offset behind the last record that was made.
+    next: Offset,
     /// Set once the range has come to an end, or to a damaged record.
     over: Option<Result<(), Error>>,
+    growing: bool,
+    marks: Option<Arc<Mutex<Count>>>,
 }
 
 impl RangeReader {
     fn new(source: Arc<dyn Source>, span: Span) -> RangeReader {
         let batches = source.batches(span.from, span.until);
-        RangeReader { source, span, batches, current: None, left: Vec::new(), left_at: 0, at: 0, over: None }
+        RangeReader {
+            source,
+            span,
+            batches,
+            current: None,
+            left: Vec::new(),
+            left_at: 0,
+            at: 0,
+            next: span.from,
+            over: None,
+            growing: false,
+            marks: None,
+        }
+    }
+
+    /// Begins again at a position of the output that an offset is known for.
+    fn restart(&mut self, at: u64, from: Offset) {
+        self.batches = self.source.batches(from, self.span.until);
+        (self.current, self.left, self.left_at, self.over) = (None, Vec::new(), 0, None);
+        (self.at, self.next) = (at, from);
+    }
+
+    /// Looks for records that came since the end was reached.
+    fn grow(&mut self, patience: Patience) -> Result<(), Error> {
+        let bounds = self.source.bounds(patience)?;
+        self.next = self.next.max(bounds.log_start);
+        if self.next < bounds.log_end.min(self.span.until) {
+            self.restart(self.at, self.next);
+        }
+        Ok(())
     }
 
     fn read(&mut self, at: u64, out: &mut [u8], patience: Patience) -> Result<usize, Error> {
-        if at < self.at {
-            *self = RangeReader::new(self.source.clone(), self.span);
+        if at != self.at {
+            let mark = self.marks.as_ref().map(|m| m.lock().mark(at)).unwrap_or((0, self.span.from));
+            if at < self.at || mark.0 > self.at {
+                self.restart(mark.0, mark.1);
+            }
+        }
+        if self.growing && matches!(self.over, Some(Ok(()))) {
+            self.grow(patience)?;
         }
         while self.at < at {
             // Somebody seeks forward: what lies between is made and dropped.
@@ -143,7 +191,8 @@ impl RangeReader {
                 }
                 continue;
             };
-            let (n, state) = render(current, self.span, self.source.name(), &mut out[filled..], &mut self.left);
+            let from = Span { from: self.next.max(self.span.from), ..self.span };
+            let (n, state) = render(current, from, self.source.name(), &mut out[filled..], &mut self.left, &mut self.next);
             if current.body.bytes.is_broken() {
                 self.over = Some(Err(Error::new(ErrorKind::Damaged, "a segment became shorter while it was read; read again")));
                 (self.left, self.left_at) = (Vec::new(), 0);
@@ -174,7 +223,14 @@ enum Rendered {
 }
 
 /// Writes records of a batch into the buffer until it is full; the rest of the last one goes into `left`.
-fn render(current: &mut Current, span: Span, name: &TopicPartition, out: &mut [u8], left: &mut Vec<u8>) -> (usize, Rendered) {
+fn render(
+    current: &mut Current,
+    span: Span,
+    name: &TopicPartition,
+    out: &mut [u8],
+    left: &mut Vec<u8>,
+    next: &mut Offset,
+) -> (usize, Rendered) {
     left.clear();
     let Current { body, done } = current;
     let bytes = body.bytes.as_slice();
@@ -196,6 +252,7 @@ fn render(current: &mut Current, span: Span, name: &TopicPartition, out: &mut [u
         if record.offset >= span.until {
             return (filled, Rendered::Over);
         }
+        *next = record.offset.next();
         let (line, newline): (&[u8], &[u8]) = match span.lines {
             Lines::Values => {
                 let value = record.value.as_ref().and_then(|r| bytes.get(r.start as usize..r.end as usize));
