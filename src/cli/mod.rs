@@ -1,0 +1,207 @@
+//! The command line: what the user typed becomes a checked plan, the plan is run, and the outcome becomes an exit status.
+//!
+//! 0: done. 1: the answer is no (findings, no such record, a mount refused). 2: the command line cannot be understood. 3: I/O failed.
+//! Called as `mount.offsetfs`, or with a path where a command would stand, it takes mount(8)'s arguments, and failure is 32.
+
+mod mount;
+mod options;
+mod tree;
+
+use crate::error::Error as EngineError;
+use crate::view::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    Done = 0,
+    No = 1,
+    Usage = 2,
+    Io = 3,
+    MountFailed = 32,
+}
+
+/// A refusal or failure, and how the process ends because of it.
+#[derive(Debug)]
+struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into() }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        let exit = match &error {
+            EngineError::NotAPartition { .. }
+            | EngineError::Locked { .. }
+            | EngineError::ReadOnly { .. }
+            | EngineError::RecordTooLarge { .. } => Exit::No,
+            _ => Exit::Io,
+        };
+        Failure::new(exit, error.to_string())
+    }
+}
+
+impl From<crate::view::Error> for Failure {
+    fn from(error: crate::view::Error) -> Failure {
+        let exit = match error.kind() {
+            ErrorKind::Damaged | ErrorKind::NoSpace => Exit::Io,
+            ErrorKind::Invalid => Exit::Usage,
+            _ => Exit::No,
+        };
+        Failure::new(exit, error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::new(Exit::Io, error.to_string())
+    }
+}
+
+type Outcome = Result<Exit, Failure>;
+
+/// A Kafka-format log, as files.
+#[derive(Debug, Parser)]
+#[command(name = "offsetfs", version, about, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Mount a partition directory as a tree of files.
+    Mount(MountArgs),
+    /// Unmount a tree.
+    Umount {
+        /// Where it is mounted.
+        mountpoint: PathBuf,
+        /// Detach it now, even while files in it are open.
+        #[arg(short, long)]
+        lazy: bool,
+    },
+    /// List a directory of the tree, a name a line, without a mount.
+    Ls {
+        #[command(flatten)]
+        source: SourceArgs,
+        /// A path below the root of the tree.
+        #[arg(default_value = "")]
+        path: OsString,
+        /// Mode, size and time before each name.
+        #[arg(short)]
+        long: bool,
+    },
+    /// Print files of the tree, without a mount.
+    Cat {
+        #[command(flatten)]
+        source: SourceArgs,
+        /// Paths below the root of the tree, such as by-offset/5 or by-time/2h-ago.
+        #[arg(required = true)]
+        paths: Vec<OsString>,
+    },
+    /// Say what a path of the tree is, or, without one, what the log is.
+    Stat {
+        #[command(flatten)]
+        source: SourceArgs,
+        /// A path below the root of the tree.
+        path: Option<OsString>,
+    },
+    /// Append standard input: each line becomes a record.
+    Append {
+        #[command(flatten)]
+        source: SourceArgs,
+        /// Make the partition if it is missing.
+        #[arg(long)]
+        create: bool,
+        /// Write although the directory belongs to a broker, which must be stopped.
+        #[arg(long)]
+        take_over: bool,
+        /// What a record is: a line (lines), an envelope (jsonl), all of the input (bin).
+        #[arg(long, default_value = "lines", value_parser = ["lines", "jsonl", "bin"])]
+        format: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct SourceArgs {
+    /// The partition directory.
+    source: PathBuf,
+    /// Settings under Kafka's names, and options: name=value,name,...
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+struct MountArgs {
+    /// The partition directory.
+    source: PathBuf,
+    /// Where the tree shall appear: an empty directory outside the source.
+    mountpoint: PathBuf,
+    /// Settings under Kafka's names, and options: name=value,name,...
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in the foreground.
+    #[arg(short, long)]
+    foreground: bool,
+    /// Make the partition if it is missing.
+    #[arg(long)]
+    create: bool,
+    /// Write although the directory belongs to a broker, which must be stopped.
+    #[arg(long)]
+    take_over: bool,
+    /// Started by the foreground process, which waits for a word on standard output.
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let outcome = match mount::helper_arguments(&arguments) {
+        Some(Ok(helper)) => mount::run_helper(helper),
+        Some(Err(failure)) => Err(failure),
+        None => match Cli::try_parse_from(&arguments) {
+            Ok(cli) => run(cli.command),
+            Err(error) => {
+                // Help and version are no failure; clap knows which stream they belong on.
+                let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+                let _ = error.print();
+                return ExitCode::from(exit as u8);
+            }
+        },
+    };
+    match outcome {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(failure) => {
+            // Nothing can be done where even that cannot be written.
+            let _ = writeln!(std::io::stderr(), "offsetfs: {}", failure.message);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn run(command: Command) -> Outcome {
+    let outcome = match command {
+        Command::Mount(args) => return mount::run(args),
+        Command::Umount { mountpoint, lazy } => return mount::unmount(&mountpoint, lazy),
+        Command::Ls { source, path, long } => tree::ls(&source, &path, long),
+        Command::Cat { source, paths } => tree::cat(&source, &paths),
+        Command::Stat { source, path } => tree::stat(&source, path.as_deref()),
+        Command::Append { source, create, take_over, format } => tree::append(&source, create, take_over, &format),
+    };
+    match outcome {
+        // A reader that has seen enough is no failure.
+        Err(failure) if failure.message == tree::BROKEN_PIPE => Ok(Exit::Done),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,71 @@
+//! What a command of maintenance works on: one partition directory, or each one of a data directory; and its progress bar.
+
+use super::{Exit, Failure};
+use crate::io::{Directory, FileSystem, Kind};
+use crate::log::listing;
+use crate::source::access::parent_of;
+use crate::source::data_dir::DataDir;
+use crate::types::TopicPartition;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A partition directory.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// The name of its directory within the data directory; `None` where the source is the partition itself.
+    pub(super) within: Option<String>,
+    pub(super) dir: Arc<dyn Directory>,
+    pub(super) parent: Option<Arc<dyn Directory>>,
+    pub(super) name: TopicPartition,
+}
+
+impl Target {
+    /// What stands before a file's name in the output.
+    pub(super) fn prefix(&self) -> String {
+        self.within.as_ref().map_or_else(String::new, |name| format!("{name}/"))
+    }
+}
+
+/// The partitions of a source, by name.
+///
+/// # Errors
+/// A path that leads to no partition and no data directory: [`Exit::Usage`]; what the system says.
+pub(super) fn targets(fs: &Arc<dyn FileSystem>, source: &Path) -> Result<Vec<Target>, Failure> {
+    let path = std::path::absolute(source)?;
+    let shown = path.display();
+    let dir = fs.open_dir(&path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Failure::new(Exit::Usage, format!("{shown}: there is no such directory")),
+        std::io::ErrorKind::NotADirectory => {
+            Failure::new(Exit::Usage, format!("{shown}: it is a file; give the partition directory that it lies in"))
+        }
+        _ => Failure::new(Exit::Io, format!("open {shown}: {e}")),
+    })?;
+    if DataDir::is_data_dir(&**fs, &path) {
+        let mut names: Vec<String> =
+            dir.list()?.into_iter().filter(|e| e.kind == Kind::Directory).filter_map(|e| e.name.into_string().ok()).collect();
+        names.sort();
+        let mut found = Vec::new();
+        for within in names {
+            let Some(name) = TopicPartition::from_directory_name(&within) else { continue };
+            let partition = dir.open_dir(OsStr::new(&within)).map_err(|e| Failure::new(Exit::Io, format!("open {shown}/{within}: {e}")))?;
+            found.push(Target { within: Some(within), dir: partition, parent: Some(dir.clone()), name });
+        }
+        return Ok(found);
+    }
+    if !listing::list(&*dir)?.is_partition {
+        return Err(Failure::new(Exit::Usage, format!("{shown}: it is no partition directory: no .log file in it; nothing was touched")));
+    }
+    let name = path.file_name().map_or_else(|| "log".into(), |n| n.to_string_lossy());
+    let name = TopicPartition::from_directory_name(&name).unwrap_or(TopicPartition { topic: name.into_owned(), partition: 0 });
+    Ok(vec![Target { within: None, dir, parent: parent_of(&**fs, &path), name }])
+}
+
+/// A bar of bytes on standard error, if that is a terminal; else one that is not drawn.
+pub(super) fn bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}

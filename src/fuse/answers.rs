@@ -1,0 +1,424 @@
+//! Each request's question to the view, and what becomes of the answer.
+//!
+//! A function that takes a [`Patience`] gives the reply back as an error where the answer would have to wait, so that the same question can be asked
+//! from the pool. One that takes the shared state by `Arc` may hand itself to the pool.
+
+use super::append::{Appends, Lookup};
+use super::follow::{Follower, Waiters};
+use super::inode::{self, Inodes};
+use super::pool::Pool;
+use super::reply::{self, Fail, Failure, Ownership, errno};
+use super::segments::OpenFiles;
+use super::{Answered, GENERATION};
+use crate::types::Patience;
+use crate::view::{Node, Reader, View};
+use fuser::{
+    Errno, FileHandle, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Threads that may wait, and how many questions may wait for them.
+const POOL_THREADS: usize = 4;
+const POOL_QUEUE: usize = 1024;
+/// Listings begin with `.` and `..`, whose cursors come before the view's.
+const DOTS: u64 = 2;
+/// The longest name that a listing can show and a look-up can ask for, in bytes.
+const NAME_MOST: u32 = 255;
+/// No read request is larger than the largest that the kernel negotiates, in bytes.
+const READ_MOST: u32 = 16 << 20;
+
+/// The state behind all requests.
+#[derive(Debug)]
+pub(super) struct Answers {
+    view: Arc<View>,
+    ownership: Ownership,
+    inodes: Inodes,
+    appends: Appends,
+    files: OpenFiles,
+    /// Open ranges and texts, by handle.
+    readers: RwLock<HashMap<u64, Arc<Reader>>>,
+    /// Open `follow` files, by handle.
+    followers: RwLock<HashMap<u64, Arc<Follower>>>,
+    waiters: Waiters,
+    next_handle: AtomicU64,
+    pool: Pool,
+}
+
+/// A read request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    /// The inode's number.
+    pub(super) number: u64,
+    /// The handle of an open range or text.
+    pub(super) handle: u64,
+    /// The position in bytes.
+    pub(super) at: u64,
+    /// How many bytes at most.
+    pub(super) size: u32,
+    /// What the handle was opened with.
+    pub(super) flags: OpenFlags,
+    /// The thread that reads; 0 for one outside of this process's pid namespace.
+    pub(super) thread: u32,
+}
+
+/// Runs the body of a handler. A panic drops its reply, which answers EIO, and is noted.
+pub(super) fn guard(answers: &Answers, request: &'static str, body: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(body)).is_err() {
+        log::error!("a {request} request failed with a panic; it was answered EIO");
+        let note = || answers.view.note_event(&format!("a {request} request failed with a panic; this is a fault of the program"));
+        // The note is a kindness; that it cannot be taken after such a fault changes nothing.
+        let _ = catch_unwind(AssertUnwindSafe(note));
+    }
+}
+
+/// Sends what was found or the errno; gives the reply back where asking again helps.
+fn settle<T, R: Fail>(result: Result<T, Failure>, patience: Patience, reply: R, send: impl FnOnce(R, T)) -> Answered<R> {
+    match (result, patience) {
+        (Ok(found), _) => send(reply, found),
+        (Err(Failure::WouldBlock), Patience::AtOnce) => return Err(reply),
+        (Err(Failure::WouldBlock), Patience::MayBlock) => reply.fail(Errno::EAGAIN),
+        (Err(Failure::Errno(errno)), _) => reply.fail(errno),
+    }
+    Ok(())
+}
+
+impl Answers {
+    /// The state of a new mount.
+    ///
+    /// # Errors
+    /// Where no thread can be started.
+    pub(super) fn new(view: Arc<View>, ownership: Ownership, passthrough: bool) -> io::Result<Answers> {
+        Ok(Answers {
+            view,
+            ownership,
+            inodes: Inodes::new(),
+            appends: Appends::default(),
+            files: OpenFiles::new(passthrough),
+            readers: RwLock::default(),
+            followers: RwLock::default(),
+            waiters: Waiters::new()?,
+            next_handle: AtomicU64::new(1),
+            pool: Pool::new(POOL_THREADS, POOL_QUEUE)?,
+        })
+    }
+
+    /// Runs a job on a thread that may wait.
+    pub(super) fn in_pool(this: &Arc<Answers>, request: &'static str, job: impl FnOnce(&Answers) + Send + 'static) {
+        let answers = Arc::clone(this);
+        this.pool.run(move || guard(&answers, request, || job(&answers)));
+    }
+
+    /// The kernel has no passthrough.
+    pub(super) fn without_passthrough(&self) {
+        self.files.without_passthrough();
+    }
+
+    /// The mount ends: nobody waits for records any more, and the tails of all open append files are committed, for at most `limit`.
+    pub(super) fn finish(&self, limit: Duration) {
+        self.waiters.close();
+        self.appends.commit_tails(limit);
+    }
+
+    fn node(&self, number: u64) -> Result<Node, Failure> {
+        self.inodes.node(number).ok_or(Failure::Errno(Errno::ESTALE))
+    }
+
+    pub(super) fn lookup(&self, parent: u64, name: &[u8], patience: Patience, reply: ReplyEntry) -> Answered<ReplyEntry> {
+        let find = || -> Result<_, Failure> {
+            let node = self.view.lookup(&self.node(parent)?, name, patience)?;
+            let attr = self.view.attr(&node, patience)?;
+            Ok((node, attr))
+        };
+        settle(find(), patience, reply, |reply, (node, attr)| {
+            let mut attributes = self.ownership.attributes(0, &node, &attr);
+            let number = self.inodes.look_up(node);
+            attributes.ino = INodeNo(number);
+            let (entry_ttl, attr_ttl) = reply::ttls(attr.lifetime);
+            reply.entry_with_ttls(&attr_ttl, &entry_ttl, &attributes, GENERATION);
+        })
+    }
+
+    pub(super) fn forget(&self, number: u64, lookups: u64) {
+        self.inodes.forget(number, lookups);
+    }
+
+    pub(super) fn attributes(&self, number: u64, patience: Patience, reply: ReplyAttr) -> Answered<ReplyAttr> {
+        let find = || -> Result<_, Failure> {
+            let node = self.node(number)?;
+            let attr = self.view.attr(&node, patience)?;
+            Ok((node, attr))
+        };
+        settle(find(), patience, reply, |reply, (node, attr)| {
+            reply.attr(&reply::ttls(attr.lifetime).1, &self.ownership.attributes(number, &node, &attr));
+        })
+    }
+
+    /// Truncation and times of an append file are accepted and change nothing; all else is refused.
+    pub(super) fn set_attributes(&self, number: u64, changes_owner_or_mode: bool, reply: ReplyAttr) {
+        match self.node(number) {
+            Ok(Node::Append(_)) if !changes_owner_or_mode => {
+                // An append file's attributes are known without waiting.
+                let _ = self.attributes(number, Patience::MayBlock, reply);
+            }
+            Ok(_) => reply.error(Errno::EPERM),
+            Err(_) => reply.error(Errno::ESTALE),
+        }
+    }
+
+    pub(super) fn readlink(&self, number: u64, reply: ReplyData) {
+        match self.node(number) {
+            Ok(Node::Link(target)) => reply.data(target.as_bytes()),
+            Ok(_) => reply.error(Errno::EINVAL),
+            Err(_) => reply.error(Errno::ESTALE),
+        }
+    }
+
+    pub(super) fn open(this: &Arc<Answers>, number: u64, mode: OpenAccMode, reply: ReplyOpen) {
+        let node = match this.node(number) {
+            Ok(node) => node,
+            Err(_) => return reply.error(Errno::ESTALE),
+        };
+        if mode != OpenAccMode::O_RDONLY && !matches!(node, Node::Append(_)) {
+            // Whom the permission bits do not stop, root, is stopped here.
+            return reply.error(Errno::EPERM);
+        }
+        match node {
+            Node::Append(framing) => {
+                let readable = mode == OpenAccMode::O_RDWR;
+                let appender = || this.view.appender(framing).map_err(|error| errno(error.kind()));
+                let mut flags = FopenFlags::FOPEN_DIRECT_IO;
+                if mode == OpenAccMode::O_RDONLY {
+                    return reply.opened(FileHandle(0), flags | FopenFlags::FOPEN_NOFLUSH);
+                }
+                if readable {
+                    // A file position means nothing there, and a shell that could seek would read ahead and go back.
+                    flags |= FopenFlags::FOPEN_STREAM | FopenFlags::FOPEN_NONSEEKABLE;
+                }
+                match this.appends.open(number, readable, appender) {
+                    Ok(()) => reply.opened(FileHandle(0), flags),
+                    Err(errno) => reply.error(errno),
+                }
+            }
+            Node::Record(..) => reply.opened(FileHandle(0), this.record_flags()),
+            Node::Range(_) | Node::Decoded(..) | Node::Follow(_) | Node::Text(_) => {
+                if let Err(reply) = this.open_reader(&node, Patience::AtOnce, reply) {
+                    Answers::in_pool(this, "open", move |answers| {
+                        // Whoever may wait does not get the reply back.
+                        let _ = answers.open_reader(&node, Patience::MayBlock, reply);
+                    });
+                }
+            }
+            // Opening a file may look for it on the disk.
+            Node::SegmentFile(name) => Answers::in_pool(this, "open", move |answers| answers.open_file(number, name.as_os_str(), reply)),
+            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => reply.error(Errno::EISDIR),
+            Node::Link(_) => reply.error(Errno::ELOOP),
+        }
+    }
+
+    fn record_flags(&self) -> FopenFlags {
+        use crate::view::Lifetime;
+        reply::cached(if self.view.source().is_stable() { Lifetime::Stable } else { Lifetime::Foreign })
+    }
+
+    fn open_reader(&self, node: &Node, patience: Patience, reply: ReplyOpen) -> Answered<ReplyOpen> {
+        settle(self.view.open(node, patience).map_err(Failure::from), patience, reply, |reply, reader| {
+            let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+            let mut flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH;
+            if let Node::Follow(_) = node {
+                flags |= FopenFlags::FOPEN_NONSEEKABLE;
+                self.followers.write().insert(handle, Arc::new(Follower::new(handle, reader)));
+            } else {
+                self.readers.write().insert(handle, Arc::new(reader));
+            }
+            reply.opened(FileHandle(handle), flags);
+        })
+    }
+
+    fn open_file(&self, number: u64, name: &OsStr, reply: ReplyOpen) {
+        match self.view.attr(&Node::SegmentFile(name.to_owned()), Patience::MayBlock) {
+            Ok(attr) => {
+                let file = || self.view.file(name).map_err(|error| errno(error.kind()));
+                self.files.open(number, reply::cached(attr.lifetime), file, reply);
+            }
+            Err(error) => reply.error(errno(error.kind())),
+        }
+    }
+
+    pub(super) fn read(&self, ask: Read, patience: Patience, reply: ReplyData) -> Answered<ReplyData> {
+        let size = ask.size.min(READ_MOST) as usize;
+        if inode::is_follow(ask.number) {
+            return self.read_follow(ask, size, patience, reply);
+        }
+        reply::with_buffer(size, |buffer| {
+            let read = self.read_into(ask, patience, buffer);
+            settle(read, patience, reply, |reply, n| reply.data(buffer.get(..n).unwrap_or_default()))
+        })
+    }
+
+    fn read_follow(&self, ask: Read, size: usize, patience: Patience, reply: ReplyData) -> Answered<ReplyData> {
+        let Some(follower) = self.followers.read().get(&ask.handle).cloned() else {
+            reply.error(Errno::EBADF);
+            return Ok(());
+        };
+        reply::with_buffer(size, |buffer| match follower.read(buffer, patience) {
+            Ok(0) if size > 0 && ask.flags.0 & libc::O_NONBLOCK == 0 => {
+                self.waiters.park(follower, size, ask.thread, reply);
+                Ok(())
+            }
+            Ok(0) if size > 0 => settle::<(), _>(Err(Errno::EAGAIN.into()), patience, reply, |_, ()| ()),
+            read => settle(read, patience, reply, |reply, n| reply.data(buffer.get(..n).unwrap_or_default())),
+        })
+    }
+
+    /// Says what a handle is ready for; `notifier` is kept for one that is ready for nothing yet.
+    pub(super) fn poll(&self, number: u64, handle: u64, notifier: Option<PollNotifier>, reply: ReplyPoll) {
+        let readable = PollEvents::POLLIN | PollEvents::POLLRDNORM;
+        if !inode::is_follow(number) {
+            return reply.poll(readable | PollEvents::POLLOUT | PollEvents::POLLWRNORM);
+        }
+        let Some(follower) = self.followers.read().get(&handle).cloned() else { return reply.poll(PollEvents::POLLERR) };
+        if follower.is_ready(Patience::AtOnce) {
+            return reply.poll(readable);
+        }
+        if let Some(notifier) = notifier {
+            self.waiters.tell(follower, notifier);
+        }
+        reply.poll(PollEvents::empty());
+    }
+
+    fn read_into(&self, ask: Read, patience: Patience, buffer: &mut [u8]) -> Result<usize, Failure> {
+        match self.node(ask.number)? {
+            Node::Record(offset, face) => Ok(self.view.read_record(offset, face, ask.at, buffer, patience)?),
+            Node::Range(_) | Node::Decoded(..) | Node::Text(_) => {
+                let reader = self.readers.read().get(&ask.handle).cloned().ok_or(Errno::EBADF)?;
+                Ok(reader.read(ask.at, buffer, patience)?)
+            }
+            Node::SegmentFile(_) => {
+                if patience == Patience::AtOnce {
+                    return Err(Failure::WouldBlock);
+                }
+                let file = self.files.file(ask.number).ok_or(Errno::EBADF)?;
+                file.read_at(buffer, ask.at).map_err(|error| Failure::Errno(error.into()))
+            }
+            Node::Append(_) if ask.flags.acc_mode() == OpenAccMode::O_RDWR => {
+                Ok(self.appends.get(ask.number).map_or(0, |lookup| lookup.appender.read_back(buffer)))
+            }
+            Node::Append(_) => Ok(0),
+            // Read by `read_follow`.
+            Node::Follow(_) => Err(Errno::EBADF.into()),
+            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => Err(Errno::EISDIR.into()),
+            Node::Link(_) => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    pub(super) fn write(&self, number: u64, data: &[u8], durable: bool, reply: ReplyWrite) {
+        match self.appends.get(number) {
+            Some(lookup) => lookup.write(data, durable, reply),
+            None => reply.error(Errno::EBADF),
+        }
+    }
+
+    pub(super) fn flush(this: &Arc<Answers>, number: u64, closer: u32, reply: ReplyEmpty) {
+        match this.appends.get(number).filter(|lookup| lookup.appender.tail_pending()) {
+            Some(lookup) => Answers::in_pool(this, "flush", move |_| Lookup::flush(&lookup, number, closer, reply)),
+            None => reply.ok(),
+        }
+    }
+
+    pub(super) fn sync(this: &Arc<Answers>, number: u64, reply: ReplyEmpty) {
+        match this.appends.get(number) {
+            // A tail is committed behind a write that may be under way.
+            Some(lookup) if lookup.appender.tail_pending() => Answers::in_pool(this, "fsync", move |_| lookup.sync(reply)),
+            Some(lookup) => lookup.sync(reply),
+            None => reply.ok(),
+        }
+    }
+
+    pub(super) fn release(this: &Arc<Answers>, number: u64, handle: u64, mode: OpenAccMode) {
+        match this.inodes.node(number) {
+            Some(Node::Append(_)) if mode != OpenAccMode::O_RDONLY => {
+                if let Some(lookup) = this.appends.release(number) {
+                    if lookup.appender.tail_pending() {
+                        Answers::in_pool(this, "release", move |_| lookup.finish());
+                    } else {
+                        lookup.finish();
+                    }
+                }
+            }
+            Some(Node::SegmentFile(_)) => this.files.release(number),
+            Some(Node::Range(_) | Node::Decoded(..) | Node::Text(_)) => drop(this.readers.write().remove(&handle)),
+            Some(Node::Follow(_)) => {
+                this.waiters.forget(handle);
+                this.followers.write().remove(&handle);
+            }
+            Some(Node::Append(_) | Node::Record(..) | Node::Link(_)) | None => {}
+            Some(Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir) => {}
+        }
+    }
+
+    pub(super) fn list(&self, number: u64, cursor: u64, patience: Patience, mut reply: ReplyDirectory) -> Answered<ReplyDirectory> {
+        let dir = match self.node(number) {
+            Ok(dir) => dir,
+            Err(failure) => return settle(Err(failure), patience, reply, |_, ()| ()),
+        };
+        let mut filled = false;
+        for (behind, name, inode) in [(1, ".", number), (DOTS, "..", reply::PARENT)] {
+            if cursor < behind {
+                if reply.add(INodeNo(inode), behind, FileType::Directory, name) {
+                    reply.ok();
+                    return Ok(());
+                }
+                filled = true;
+            }
+        }
+        let result = self.view.list(&dir, cursor.saturating_sub(DOTS), patience, &mut |name, kind, node, behind| {
+            let full =
+                reply.add(INodeNo(self.inodes.number(node)), behind.saturating_add(DOTS), reply::file_type(kind), OsStr::from_bytes(name));
+            filled |= !full;
+            !full
+        });
+        // What was found before an error is shown; the next request meets the error alone.
+        let result = if filled { Ok(()) } else { result.map_err(Failure::from) };
+        settle(result, patience, reply, |reply, ()| reply.ok())
+    }
+
+    pub(super) fn space(&self, reply: ReplyStatfs) {
+        let space = self.view.space();
+        reply.statfs(
+            space.blocks,
+            space.free,
+            space.available,
+            space.files,
+            space.files_free,
+            space.block_size,
+            NAME_MOST,
+            space.block_size,
+        );
+    }
+
+    pub(super) fn xattr(&self, number: u64, name: &[u8], size: u32, patience: Patience, reply: ReplyXattr) -> Answered<ReplyXattr> {
+        let find = || -> Result<_, Failure> { Ok(self.view.xattr(&self.node(number)?, name, patience)?) };
+        settle(find(), patience, reply, |reply, value| reply::send_xattr(reply, size, &value))
+    }
+
+    pub(super) fn xattr_names(&self, number: u64, size: u32, patience: Patience, reply: ReplyXattr) -> Answered<ReplyXattr> {
+        let find = || -> Result<_, Failure> { Ok(self.view.xattr_names(&self.node(number)?, patience)?) };
+        settle(find(), patience, reply, |reply, names| {
+            let mut list = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
+            for name in names {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+            reply::send_xattr(reply, size, &list);
+        })
+    }
+}
