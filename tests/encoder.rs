@@ -1,0 +1,3 @@
+//! The tests' own encoder and fixtures, by themselves.
+
+mod common;
