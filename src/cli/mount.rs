@@ -2,14 +2,11 @@
 
 use super::options::Options;
 use super::{Exit, Failure, MountArgs, Outcome};
-use crate::fuse::{self, MountConfig};
+use crate::fuse::{self, MountConfig, MountError};
 use crate::io::FileSystem;
 use crate::io::os::OsFileSystem;
 use crate::io::process;
-use crate::source::Source;
 use crate::source::access::Wish;
-use crate::source::local::{self, Local};
-use crate::view::View;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -135,14 +132,12 @@ fn serve(args: &MountArgs, options: Options) -> Outcome {
     fuse::check(&config).map_err(|e| Failure::new(Exit::No, e.to_string()))?;
     start_log(args, &options)?;
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
-    let local = Local::open(&fs, &source, local::Options { wish, create: args.create, config: options.config.clone() })?;
-    if let (Some(reason), false) = (local.read_only(), wish == Wish::ReadOnly) {
+    let (tree, read_only) = super::tree::plant(&fs, &source, &Options { wish, ..options.clone() }, args.create)?;
+    if let (Some(reason), false) = (read_only, wish == Wish::ReadOnly) {
         config.read_only = true;
         let _ = writeln!(std::io::stderr(), "offsetfs: mounted read-only: {reason}");
         log::warn!("mounted read-only: {reason}");
     }
-    let settings = options.mount_settings();
-    let view = Arc::new(View::new(Arc::new(local), options.zone, settings));
     let background = args.background;
     let ready = move || {
         if background {
@@ -154,7 +149,10 @@ fn serve(args: &MountArgs, options: Options) -> Outcome {
             }
         }
     };
-    fuse::mount(config, view, ready).map_err(|e| Failure::new(Exit::No, e.to_string()))?;
+    fuse::mount(config, Arc::new(tree), ready).map_err(|error| {
+        let exit = if matches!(error, MountError::Close(_)) { Exit::Io } else { Exit::No };
+        Failure::new(exit, error.to_string())
+    })?;
     Ok(Exit::Done)
 }
 
@@ -172,7 +170,7 @@ fn canonical(source: &Path) -> Result<PathBuf, Failure> {
 
 /// Sends the messages of the log to standard error, or to the file of `-o log=`.
 fn start_log(args: &MountArgs, options: &Options) -> Result<(), Failure> {
-    let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"));
+    let mut logger = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,fuser=off"));
     match &options.log {
         Some(path) => {
             let file = std::fs::OpenOptions::new().create(true).append(true).open(path);

@@ -6,14 +6,17 @@ use crate::io::os::OsFileSystem;
 use crate::io::{File, FileSystem};
 use crate::source::Source;
 use crate::source::access::Wish;
+use crate::source::data_dir::DataDir;
 use crate::source::local::{self, Local};
 use crate::types::Patience::MayBlock;
 use crate::types::TimestampMs;
-use crate::view::time::rfc3339;
-use crate::view::{Appender, Attr, ErrorKind, FileKind, Framing, Node, Reader, View};
+use crate::view::forest::Forest;
+use crate::view::time::{Zone, rfc3339};
+use crate::view::{Appender, Attr, ErrorKind, FileKind, Framing, Node, Place, Reader, Tree, View};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 /// The message of a failure that is only a reader who went away.
@@ -23,33 +26,41 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Links are followed so many times at most.
 const LINKS_MOST: usize = 8;
 
-struct Tree {
-    view: View,
-    local: Arc<Local>,
-}
-
-fn open(args: &SourceArgs, wish: Wish, create: bool) -> Result<Tree, Failure> {
+/// A source for reading, as a tree: a partition or a data directory.
+fn open(args: &SourceArgs) -> Result<(Tree, Zone), Failure> {
     let options = Options::parse(&args.options).map_err(|e| Failure::new(Exit::Usage, e))?;
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
     let source = std::path::absolute(&args.source)?;
-    let local = Arc::new(Local::open(&fs, &source, local::Options { wish, create, config: options.config.clone() })?);
-    let settings = options.mount_settings();
-    Ok(Tree { view: View::new(local.clone(), options.zone, settings), local })
+    let zone = options.zone.clone();
+    Ok((plant(&fs, &source, &Options { wish: Wish::ReadOnly, ..options }, false)?.0, zone))
 }
 
-pub(super) fn output(result: io::Result<()>) -> Result<(), Failure> {
+/// The tree over a source, and why nothing can be appended to it.
+pub(super) fn plant(fs: &Arc<dyn FileSystem>, source: &Path, options: &Options, create: bool) -> Result<(Tree, Option<String>), Failure> {
+    let settings = options.mount_settings();
+    if DataDir::is_data_dir(&**fs, source) {
+        let data = DataDir::open(fs, source, options.wish, options.config.clone())?;
+        let read_only = data.read_only().map(str::to_owned);
+        return Ok((Tree::Many(Forest::new(Arc::new(data), options.zone.clone(), settings)), read_only));
+    }
+    let local = Local::open(fs, source, local::Options { wish: options.wish, create, config: options.config.clone() })?;
+    let read_only = local.read_only().map(str::to_owned);
+    Ok((Tree::One(Arc::new(View::new(Arc::new(local), options.zone.clone(), settings))), read_only))
+}
+
+fn output(result: io::Result<()>) -> Result<(), Failure> {
     result.map_err(|e| match e.kind() {
         io::ErrorKind::BrokenPipe => Failure::new(Exit::Done, BROKEN_PIPE),
         _ => Failure::new(Exit::Io, format!("writing the output: {e}")),
     })
 }
 
-/// The node of a path, links followed.
-fn resolve(view: &View, path: &OsStr) -> Result<Node, Failure> {
+/// The place of a path, links followed.
+fn resolve(tree: &Tree, path: &OsStr) -> Result<Place, Failure> {
     let mut path = path.as_bytes().to_vec();
     for _ in 0..LINKS_MOST {
-        let node = view.resolve(&path, MayBlock)?;
-        let Node::Link(target) = node else { return Ok(node) };
+        let place = tree.resolve(&path, MayBlock)?;
+        let Node::Link(target) = place.node else { return Ok(place) };
         let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|n| !n.is_empty()).collect();
         names.pop();
         for name in target.split('/') {
@@ -66,45 +77,44 @@ fn resolve(view: &View, path: &OsStr) -> Result<Node, Failure> {
 }
 
 pub(super) fn ls(args: &SourceArgs, path: &OsStr, long: bool) -> Outcome {
-    let tree = open(args, Wish::ReadOnly, false)?;
-    let node = tree.view.resolve(path.as_bytes(), MayBlock)?;
+    let (tree, zone) = open(args)?;
+    let dir = tree.resolve(path.as_bytes(), MayBlock)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
-    if tree.view.attr(&node, MayBlock)?.kind != FileKind::Directory {
+    let mut print = |name: &[u8], place: Option<&Place>| -> io::Result<()> {
+        if let (true, Some(place)) = (long, place) {
+            match tree.attr(place, MayBlock) {
+                Ok(attr) => write!(out, "{} {:>12} {} ", mode_text(&attr), attr.size, time_text(&zone, &attr))?,
+                Err(error) => write!(out, "?????????? {:>12} {:24} ", "-", error.kind().name())?,
+            }
+        }
+        out.write_all(name)?;
+        if let (true, Some(Node::Link(target))) = (long, place.map(|p| &p.node)) {
+            write!(out, " -> {target}")?;
+        }
+        out.write_all(b"\n")
+    };
+    if tree.attr(&dir, MayBlock)?.kind != FileKind::Directory {
         let name = path.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
-        output(print_entry(&tree.view, &mut out, name, &node, long))?;
-        output(out.flush())?;
-        return Ok(Exit::Done);
+        output(print(name, Some(&dir)))?;
+    } else {
+        let mut failed = Ok(());
+        tree.list(&dir, 0, MayBlock, &mut |name, _, known, _| {
+            let known = known.map(|node| Place { slot: dir.slot, node: node.clone() });
+            failed = match known {
+                _ if !long => print(name, None),
+                Some(known) => print(name, Some(&known)),
+                None => match tree.lookup(&dir, name, MayBlock) {
+                    Ok(found) => print(name, Some(&found)),
+                    // It went between the listing and the look.
+                    Err(_) => Ok(()),
+                },
+            };
+            failed.is_ok()
+        })?;
+        output(failed)?;
     }
-    let mut failed = Ok(());
-    tree.view.list(&node, 0, MayBlock, &mut |name, _, known, _| {
-        failed = match (long, known) {
-            (false, _) => out.write_all(name).and_then(|()| out.write_all(b"\n")),
-            (true, Some(known)) => print_entry(&tree.view, &mut out, name, known, true),
-            (true, None) => match tree.view.lookup(&node, name, MayBlock) {
-                Ok(found) => print_entry(&tree.view, &mut out, name, &found, true),
-                // It went between the listing and the look.
-                Err(_) => Ok(()),
-            },
-        };
-        failed.is_ok()
-    })?;
-    output(failed)?;
     output(out.flush())?;
     Ok(Exit::Done)
-}
-
-fn print_entry(view: &View, out: &mut impl Write, name: &[u8], node: &Node, long: bool) -> io::Result<()> {
-    if long {
-        match view.attr(node, MayBlock) {
-            Ok(attr) => write!(out, "{} {:>12} {} ", mode_text(&attr), attr.size, time_text(view, &attr))?,
-            Err(error) => write!(out, "?????????? {:>12} {:24} ", "-", error.kind().name())?,
-        }
-    }
-    out.write_all(name)?;
-    if let (true, Node::Link(target)) = (long, node) {
-        write!(out, " -> {target}")?;
-    }
-    out.write_all(b"\n")
 }
 
 fn mode_text(attr: &Attr) -> String {
@@ -117,17 +127,17 @@ fn mode_text(attr: &Attr) -> String {
     std::iter::once(kind).chain(bits).collect()
 }
 
-fn time_text(view: &View, attr: &Attr) -> String {
+fn time_text(zone: &Zone, attr: &Attr) -> String {
     let ms = attr.mtime.seconds.saturating_mul(1000).saturating_add(i64::from(attr.mtime.nanos / 1_000_000));
-    rfc3339(TimestampMs::new(ms), view.zone())
+    rfc3339(TimestampMs::new(ms), zone)
 }
 
 pub(super) fn cat(args: &SourceArgs, paths: &[std::ffi::OsString]) -> Outcome {
-    let tree = open(args, Wish::ReadOnly, false)?;
+    let (tree, _) = open(args)?;
     let mut out = io::stdout().lock();
     for path in paths {
-        let node = resolve(&tree.view, path).map_err(|f| Failure::new(f.exit, format!("{}: {}", path.to_string_lossy(), f.message)))?;
-        copy(&tree.view, &node, &mut out).map_err(|f| match f.message.as_str() {
+        let place = resolve(&tree, path).map_err(|f| Failure::new(f.exit, format!("{}: {}", path.to_string_lossy(), f.message)))?;
+        copy(&tree, &place, &mut out).map_err(|f| match f.message.as_str() {
             BROKEN_PIPE => f,
             _ => Failure::new(f.exit, format!("{}: {}", path.to_string_lossy(), f.message)),
         })?;
@@ -136,30 +146,28 @@ pub(super) fn cat(args: &SourceArgs, paths: &[std::ffi::OsString]) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Where the bytes of a node come from.
+/// Where the bytes of a place come from.
 enum Bytes {
-    Record(crate::types::Offset, crate::view::Face),
+    Record,
     Reader(Reader),
     File(Arc<dyn File>),
 }
 
-fn copy(view: &View, node: &Node, out: &mut impl Write) -> Result<(), Failure> {
-    let bytes = match node {
-        Node::Record(offset, face) => Bytes::Record(*offset, *face),
-        Node::Range(_) | Node::Text(_) | Node::Decoded(..) => Bytes::Reader(view.open(node, MayBlock)?),
-        Node::SegmentFile(name) => Bytes::File(view.file(name)?),
+fn copy(tree: &Tree, place: &Place, out: &mut impl Write) -> Result<(), Failure> {
+    let bytes = match &place.node {
+        Node::Record(..) => Bytes::Record,
+        Node::Range(_) | Node::Text(_) | Node::Decoded(..) | Node::Merged(_) => Bytes::Reader(tree.open(place, MayBlock)?),
+        Node::SegmentFile(_) => Bytes::File(tree.file(place)?),
         Node::Append(_) => return Ok(()),
         Node::Follow(_) => return Err(Failure::new(Exit::No, "it has no end; mount the log to follow it")),
-        Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => {
-            return Err(Failure::new(Exit::No, "it is a directory; ls lists it"));
-        }
         Node::Link(_) => return Err(Failure::new(Exit::No, "it is a link")),
+        _ => return Err(Failure::new(Exit::No, "it is a directory; ls lists it")),
     };
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;
     loop {
         let n = match &bytes {
-            Bytes::Record(offset, face) => view.read_record(*offset, *face, at, &mut piece, MayBlock)?,
+            Bytes::Record => tree.read_record(place, at, &mut piece, MayBlock)?,
             Bytes::Reader(reader) => reader.read(at, &mut piece, MayBlock)?,
             Bytes::File(file) => file.read_at(&mut piece, at)?,
         };
@@ -172,15 +180,15 @@ fn copy(view: &View, node: &Node, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 pub(super) fn stat(args: &SourceArgs, path: Option<&OsStr>) -> Outcome {
-    let tree = open(args, Wish::ReadOnly, false)?;
+    let (tree, zone) = open(args)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let Some(path) = path else {
-        copy(&tree.view, &Node::Text(crate::view::TextFile::Status), &mut out)?;
+        copy(&tree, &tree.resolve(b"status", MayBlock)?, &mut out)?;
         output(out.flush())?;
         return Ok(Exit::Done);
     };
-    let node = tree.view.resolve(path.as_bytes(), MayBlock)?;
-    let attr = tree.view.attr(&node, MayBlock)?;
+    let place = tree.resolve(path.as_bytes(), MayBlock)?;
+    let attr = tree.attr(&place, MayBlock)?;
     let kind = match attr.kind {
         FileKind::File => "file",
         FileKind::Directory => "directory",
@@ -190,15 +198,15 @@ pub(super) fn stat(args: &SourceArgs, path: Option<&OsStr>) -> Outcome {
         ("path", path.to_string_lossy().into_owned()),
         ("type", kind.to_owned()),
         ("size", attr.size.to_string()),
-        ("mtime", time_text(&tree.view, &attr)),
+        ("mtime", time_text(&zone, &attr)),
     ];
-    match &node {
+    match &place.node {
         Node::Link(target) => lines.push(("target", target.clone())),
         Node::Record(offset, _) => {
             lines.push(("offset", offset.to_string()));
-            if let Ok((batch, file)) = tree.local.partition().batch_at(*offset, MayBlock)? {
-                lines.push(("segment file", file.to_string()));
-                lines.push(("position", batch.position.to_string()));
+            if let Some((file, position)) = tree.stored_at(&place, MayBlock)? {
+                lines.push(("segment file", file));
+                lines.push(("position", position.to_string()));
             }
         }
         Node::Range(span) => lines.push(("range", span.to_string())),
@@ -213,22 +221,26 @@ pub(super) fn stat(args: &SourceArgs, path: Option<&OsStr>) -> Outcome {
 
 pub(super) fn append(args: &SourceArgs, create: bool, take_over: bool, format: &str) -> Outcome {
     let wish = if take_over { Wish::TakeOver } else { Wish::Writable };
-    let tree = open(args, wish, create)?;
+    let options = Options::parse(&args.options).map_err(|e| Failure::new(Exit::Usage, e))?;
+    let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+    let source = std::path::absolute(&args.source)?;
+    let local = Arc::new(Local::open(&fs, &source, local::Options { wish, create, config: options.config.clone() })?);
+    let view = View::new(local.clone(), options.zone, Vec::new());
     let framing = match format {
         "jsonl" => Framing::Json,
         "bin" => Framing::Binary,
         _ => Framing::Lines,
     };
-    let appender = tree.view.appender(framing)?;
+    let appender = view.appender(framing)?;
     if io::stdin().is_terminal() {
         output(writeln!(io::stderr(), "offsetfs: reading lines from the terminal; end with Ctrl-D"))?;
     }
-    let before = tree.local.partition().bounds().log_end;
+    let before = local.partition().bounds().log_end;
     let result = feed(&appender);
-    let closed = tree.local.close();
+    let closed = local.close();
     result?;
     closed?;
-    let after = tree.local.partition().bounds().log_end;
+    let after = local.partition().bounds().log_end;
     if after > before {
         output(writeln!(io::stdout(), "{before}..={}", after.previous()))?;
     }

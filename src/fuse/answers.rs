@@ -1,7 +1,7 @@
 //! Each request's question to the view, and what becomes of the answer.
 //!
-//! A function that takes a [`Patience`] gives the reply back as an error where the answer would have to wait, so that the same question can be asked
-//! from the pool. One that takes the shared state by `Arc` may hand itself to the pool.
+//! A function that takes a [`Patience`] gives the reply back as an error where the answer would have to wait, so that the same
+//! question can be asked from the pool. One that takes the shared state by `Arc` may hand itself to the pool.
 
 use super::append::{Appends, Lookup};
 use super::follow::{Follower, Waiters};
@@ -11,7 +11,7 @@ use super::reply::{self, Fail, Failure, Ownership, errno};
 use super::segments::OpenFiles;
 use super::{Answered, GENERATION};
 use crate::types::Patience;
-use crate::view::{Node, Reader, View};
+use crate::view::{Lifetime, Node, Place, Reader, Tree};
 use fuser::{
     Errno, FileHandle, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, ReplyAttr, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
@@ -39,7 +39,7 @@ const READ_MOST: u32 = 16 << 20;
 /// The state behind all requests.
 #[derive(Debug)]
 pub(super) struct Answers {
-    view: Arc<View>,
+    tree: Arc<Tree>,
     ownership: Ownership,
     inodes: Inodes,
     appends: Appends,
@@ -74,7 +74,7 @@ pub(super) struct Read {
 pub(super) fn guard(answers: &Answers, request: &'static str, body: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         log::error!("a {request} request failed with a panic; it was answered EIO");
-        let note = || answers.view.note_event(&format!("a {request} request failed with a panic; this is a fault of the program"));
+        let note = || answers.tree.note_event(&format!("a {request} request failed with a panic; this is a fault of the program"));
         // The note is a kindness; that it cannot be taken after such a fault changes nothing.
         let _ = catch_unwind(AssertUnwindSafe(note));
     }
@@ -96,9 +96,9 @@ impl Answers {
     ///
     /// # Errors
     /// Where no thread can be started.
-    pub(super) fn new(view: Arc<View>, ownership: Ownership, passthrough: bool) -> io::Result<Answers> {
+    pub(super) fn new(tree: Arc<Tree>, ownership: Ownership, passthrough: bool) -> io::Result<Answers> {
         Ok(Answers {
-            view,
+            tree,
             ownership,
             inodes: Inodes::new(),
             appends: Appends::default(),
@@ -128,19 +128,19 @@ impl Answers {
         self.appends.commit_tails(limit);
     }
 
-    fn node(&self, number: u64) -> Result<Node, Failure> {
-        self.inodes.node(number).ok_or(Failure::Errno(Errno::ESTALE))
+    fn place(&self, number: u64) -> Result<Place, Failure> {
+        self.inodes.place(number).ok_or(Failure::Errno(Errno::ESTALE))
     }
 
     pub(super) fn lookup(&self, parent: u64, name: &[u8], patience: Patience, reply: ReplyEntry) -> Answered<ReplyEntry> {
         let find = || -> Result<_, Failure> {
-            let node = self.view.lookup(&self.node(parent)?, name, patience)?;
-            let attr = self.view.attr(&node, patience)?;
-            Ok((node, attr))
+            let place = self.tree.lookup(&self.place(parent)?, name, patience)?;
+            let attr = self.tree.attr(&place, patience)?;
+            Ok((place, attr))
         };
-        settle(find(), patience, reply, |reply, (node, attr)| {
-            let mut attributes = self.ownership.attributes(0, &node, &attr);
-            let number = self.inodes.look_up(node);
+        settle(find(), patience, reply, |reply, (place, attr)| {
+            let mut attributes = self.ownership.attributes(0, &place.node, &attr);
+            let number = self.inodes.look_up(place);
             attributes.ino = INodeNo(number);
             let (entry_ttl, attr_ttl) = reply::ttls(attr.lifetime);
             reply.entry_with_ttls(&attr_ttl, &entry_ttl, &attributes, GENERATION);
@@ -153,18 +153,18 @@ impl Answers {
 
     pub(super) fn attributes(&self, number: u64, patience: Patience, reply: ReplyAttr) -> Answered<ReplyAttr> {
         let find = || -> Result<_, Failure> {
-            let node = self.node(number)?;
-            let attr = self.view.attr(&node, patience)?;
-            Ok((node, attr))
+            let place = self.place(number)?;
+            let attr = self.tree.attr(&place, patience)?;
+            Ok((place, attr))
         };
-        settle(find(), patience, reply, |reply, (node, attr)| {
-            reply.attr(&reply::ttls(attr.lifetime).1, &self.ownership.attributes(number, &node, &attr));
+        settle(find(), patience, reply, |reply, (place, attr)| {
+            reply.attr(&reply::ttls(attr.lifetime).1, &self.ownership.attributes(number, &place.node, &attr));
         })
     }
 
     /// Truncation and times of an append file are accepted and change nothing; all else is refused.
     pub(super) fn set_attributes(&self, number: u64, changes_owner_or_mode: bool, reply: ReplyAttr) {
-        match self.node(number) {
+        match self.place(number).map(|place| place.node) {
             Ok(Node::Append(_)) if !changes_owner_or_mode => {
                 // An append file's attributes are known without waiting.
                 let _ = self.attributes(number, Patience::MayBlock, reply);
@@ -175,7 +175,7 @@ impl Answers {
     }
 
     pub(super) fn readlink(&self, number: u64, reply: ReplyData) {
-        match self.node(number) {
+        match self.place(number).map(|place| place.node) {
             Ok(Node::Link(target)) => reply.data(target.as_bytes()),
             Ok(_) => reply.error(Errno::EINVAL),
             Err(_) => reply.error(Errno::ESTALE),
@@ -183,18 +183,18 @@ impl Answers {
     }
 
     pub(super) fn open(this: &Arc<Answers>, number: u64, mode: OpenAccMode, reply: ReplyOpen) {
-        let node = match this.node(number) {
-            Ok(node) => node,
+        let place = match this.place(number) {
+            Ok(place) => place,
             Err(_) => return reply.error(Errno::ESTALE),
         };
-        if mode != OpenAccMode::O_RDONLY && !matches!(node, Node::Append(_)) {
+        if mode != OpenAccMode::O_RDONLY && !matches!(place.node, Node::Append(_)) {
             // Whom the permission bits do not stop, root, is stopped here.
             return reply.error(Errno::EPERM);
         }
-        match node {
+        match place.node {
             Node::Append(framing) => {
                 let readable = mode == OpenAccMode::O_RDWR;
-                let appender = || this.view.appender(framing).map_err(|error| errno(error.kind()));
+                let appender = || this.tree.appender(&place, framing).map_err(|error| errno(error.kind()));
                 let mut flags = FopenFlags::FOPEN_DIRECT_IO;
                 if mode == OpenAccMode::O_RDONLY {
                     return reply.opened(FileHandle(0), flags | FopenFlags::FOPEN_NOFLUSH);
@@ -208,33 +208,33 @@ impl Answers {
                     Err(errno) => reply.error(errno),
                 }
             }
-            Node::Record(..) => reply.opened(FileHandle(0), this.record_flags()),
-            Node::Range(_) | Node::Decoded(..) | Node::Follow(_) | Node::Text(_) => {
-                if let Err(reply) = this.open_reader(&node, Patience::AtOnce, reply) {
+            Node::Record(..) => {
+                // Whether a record can be cached was told by its attributes, which the kernel has just asked for.
+                let lifetime = this.tree.attr(&place, Patience::MayBlock).map_or(Lifetime::Foreign, |attr| attr.lifetime);
+                reply.opened(FileHandle(0), reply::cached(lifetime));
+            }
+            Node::Range(_) | Node::Decoded(..) | Node::Follow(_) | Node::Text(_) | Node::Merged(_) => {
+                if let Err(reply) = this.open_reader(&place, Patience::AtOnce, reply) {
                     Answers::in_pool(this, "open", move |answers| {
                         // Whoever may wait does not get the reply back.
-                        let _ = answers.open_reader(&node, Patience::MayBlock, reply);
+                        let _ = answers.open_reader(&place, Patience::MayBlock, reply);
                     });
                 }
             }
             // Opening a file may look for it on the disk.
-            Node::SegmentFile(name) => Answers::in_pool(this, "open", move |answers| answers.open_file(number, name.as_os_str(), reply)),
+            Node::SegmentFile(_) => Answers::in_pool(this, "open", move |answers| answers.open_file(number, &place, reply)),
             Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => reply.error(Errno::EISDIR),
+            Node::Topic(_) | Node::Apart | Node::TopicTimes(_) => reply.error(Errno::EISDIR),
             Node::Link(_) => reply.error(Errno::ELOOP),
         }
     }
 
-    fn record_flags(&self) -> FopenFlags {
-        use crate::view::Lifetime;
-        reply::cached(if self.view.source().is_stable() { Lifetime::Stable } else { Lifetime::Foreign })
-    }
-
-    fn open_reader(&self, node: &Node, patience: Patience, reply: ReplyOpen) -> Answered<ReplyOpen> {
-        settle(self.view.open(node, patience).map_err(Failure::from), patience, reply, |reply, reader| {
+    fn open_reader(&self, place: &Place, patience: Patience, reply: ReplyOpen) -> Answered<ReplyOpen> {
+        settle(self.tree.open(place, patience).map_err(Failure::from), patience, reply, |reply, reader| {
             let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-            let mut flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH;
-            if let Node::Follow(_) = node {
-                flags |= FopenFlags::FOPEN_NONSEEKABLE;
+            let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH;
+            if let Node::Follow(_) = place.node {
+                // A position means nothing there, but head(1) goes back to where its line ended, and says so where it cannot.
                 self.followers.write().insert(handle, Arc::new(Follower::new(handle, reader)));
             } else {
                 self.readers.write().insert(handle, Arc::new(reader));
@@ -243,10 +243,10 @@ impl Answers {
         })
     }
 
-    fn open_file(&self, number: u64, name: &OsStr, reply: ReplyOpen) {
-        match self.view.attr(&Node::SegmentFile(name.to_owned()), Patience::MayBlock) {
+    fn open_file(&self, number: u64, place: &Place, reply: ReplyOpen) {
+        match self.tree.attr(place, Patience::MayBlock) {
             Ok(attr) => {
-                let file = || self.view.file(name).map_err(|error| errno(error.kind()));
+                let file = || self.tree.file(place).map_err(|error| errno(error.kind()));
                 self.files.open(number, reply::cached(attr.lifetime), file, reply);
             }
             Err(error) => reply.error(errno(error.kind())),
@@ -296,9 +296,10 @@ impl Answers {
     }
 
     fn read_into(&self, ask: Read, patience: Patience, buffer: &mut [u8]) -> Result<usize, Failure> {
-        match self.node(ask.number)? {
-            Node::Record(offset, face) => Ok(self.view.read_record(offset, face, ask.at, buffer, patience)?),
-            Node::Range(_) | Node::Decoded(..) | Node::Text(_) => {
+        let place = self.place(ask.number)?;
+        match place.node {
+            Node::Record(..) => Ok(self.tree.read_record(&place, ask.at, buffer, patience)?),
+            Node::Range(_) | Node::Decoded(..) | Node::Text(_) | Node::Merged(_) => {
                 let reader = self.readers.read().get(&ask.handle).cloned().ok_or(Errno::EBADF)?;
                 Ok(reader.read(ask.at, buffer, patience)?)
             }
@@ -316,6 +317,7 @@ impl Answers {
             // Read by `read_follow`.
             Node::Follow(_) => Err(Errno::EBADF.into()),
             Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => Err(Errno::EISDIR.into()),
+            Node::Topic(_) | Node::Apart | Node::TopicTimes(_) => Err(Errno::EISDIR.into()),
             Node::Link(_) => Err(Errno::EINVAL.into()),
         }
     }
@@ -344,7 +346,7 @@ impl Answers {
     }
 
     pub(super) fn release(this: &Arc<Answers>, number: u64, handle: u64, mode: OpenAccMode) {
-        match this.inodes.node(number) {
+        match this.inodes.place(number).map(|place| place.node) {
             Some(Node::Append(_)) if mode != OpenAccMode::O_RDONLY => {
                 if let Some(lookup) = this.appends.release(number) {
                     if lookup.appender.tail_pending() {
@@ -355,18 +357,19 @@ impl Answers {
                 }
             }
             Some(Node::SegmentFile(_)) => this.files.release(number),
-            Some(Node::Range(_) | Node::Decoded(..) | Node::Text(_)) => drop(this.readers.write().remove(&handle)),
+            Some(Node::Range(_) | Node::Decoded(..) | Node::Text(_) | Node::Merged(_)) => drop(this.readers.write().remove(&handle)),
             Some(Node::Follow(_)) => {
                 this.waiters.forget(handle);
                 this.followers.write().remove(&handle);
             }
             Some(Node::Append(_) | Node::Record(..) | Node::Link(_)) | None => {}
             Some(Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir) => {}
+            Some(Node::Topic(_) | Node::Apart | Node::TopicTimes(_)) => {}
         }
     }
 
     pub(super) fn list(&self, number: u64, cursor: u64, patience: Patience, mut reply: ReplyDirectory) -> Answered<ReplyDirectory> {
-        let dir = match self.node(number) {
+        let dir = match self.place(number) {
             Ok(dir) => dir,
             Err(failure) => return settle(Err(failure), patience, reply, |_, ()| ()),
         };
@@ -380,9 +383,13 @@ impl Answers {
                 filled = true;
             }
         }
-        let result = self.view.list(&dir, cursor.saturating_sub(DOTS), patience, &mut |name, kind, node, behind| {
-            let full =
-                reply.add(INodeNo(self.inodes.number(node)), behind.saturating_add(DOTS), reply::file_type(kind), OsStr::from_bytes(name));
+        let result = self.tree.list(&dir, cursor.saturating_sub(DOTS), patience, &mut |name, kind, node, behind| {
+            let full = reply.add(
+                INodeNo(self.inodes.number(dir.slot, node)),
+                behind.saturating_add(DOTS),
+                reply::file_type(kind),
+                OsStr::from_bytes(name),
+            );
             filled |= !full;
             !full
         });
@@ -392,7 +399,7 @@ impl Answers {
     }
 
     pub(super) fn space(&self, reply: ReplyStatfs) {
-        let space = self.view.space();
+        let space = self.tree.space();
         reply.statfs(
             space.blocks,
             space.free,
@@ -406,12 +413,12 @@ impl Answers {
     }
 
     pub(super) fn xattr(&self, number: u64, name: &[u8], size: u32, patience: Patience, reply: ReplyXattr) -> Answered<ReplyXattr> {
-        let find = || -> Result<_, Failure> { Ok(self.view.xattr(&self.node(number)?, name, patience)?) };
+        let find = || -> Result<_, Failure> { Ok(self.tree.xattr(&self.place(number)?, name, patience)?) };
         settle(find(), patience, reply, |reply, value| reply::send_xattr(reply, size, &value))
     }
 
     pub(super) fn xattr_names(&self, number: u64, size: u32, patience: Patience, reply: ReplyXattr) -> Answered<ReplyXattr> {
-        let find = || -> Result<_, Failure> { Ok(self.view.xattr_names(&self.node(number)?, patience)?) };
+        let find = || -> Result<_, Failure> { Ok(self.tree.xattr_names(&self.place(number)?, patience)?) };
         settle(find(), patience, reply, |reply, names| {
             let mut list = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
             for name in names {

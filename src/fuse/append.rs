@@ -107,8 +107,9 @@ impl Lookup {
         self.appender.sync(Box::new(move |result| answer(result, reply)));
     }
 
-    /// Answers a close while a tail waits: if no other descriptor of the look-up is left, the tail becomes a record now, so that its error reaches close(2). Else,
-    /// and where that cannot be known, the tail waits for the next write, close or release. This may take [`SEARCH_MOST`].
+    /// Answers a close while a tail waits: if no other descriptor of the look-up is left, the tail becomes a record now, so that
+    /// its error reaches close(2). Else, and where that cannot be known, the tail waits for the next write, close or release. This
+    /// may take [`SEARCH_MOST`].
     pub(super) fn flush(this: &Arc<Lookup>, inode: u64, closer: u32, reply: ReplyEmpty) {
         match holders::others(inode, closer, SEARCH_MOST) {
             Others::None => {
@@ -123,8 +124,8 @@ impl Lookup {
         }
     }
 
-    /// Ends a look-up after its last release: a tail that no close has tried to commit becomes a record, and what cannot is dropped. This may wait for
-    /// a write that is under way.
+    /// Ends a look-up after its last release: a tail that no close has tried to commit becomes a record, and what cannot is
+    /// dropped. This may wait for a write that is under way.
     pub(super) fn finish(&self) {
         if self.appender.tail_pending() && !self.given_up.load(Ordering::Relaxed) {
             let closed = self.appender.clone();

@@ -25,7 +25,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The processes that use something below a path, one line each. Those that may not be read are not seen, nor those in another mount namespace, whose paths may differ. The file system itself is not asked.
+/// The processes that use something below a path, one line each. Those that may not be read are not seen, nor those in another
+/// mount namespace, whose paths may differ. The file system itself is not asked.
 pub(super) fn holders(below: &Path) -> Vec<Holder> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

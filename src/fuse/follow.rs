@@ -1,8 +1,8 @@
 //! Reads that wait for records: `follow` and `follow.jsonl`.
 //!
 //! A read that finds nothing is parked, with its reply, until there is something. The kernel cannot call it back: fuser does not take its
-//! interrupts, and a reader whose read is never answered cannot even be killed. So one thread looks every [`TICK`] at what came, and at whether a
-//! signal waits for the reader, which is then told EINTR and acts on it.
+//! interrupts, and a reader whose read is never answered cannot even be killed. So one thread looks every [`TICK`] at what came,
+//! and at whether a signal waits for the reader, which is then told EINTR and acts on it.
 
 use super::reply::{self, Fail, Failure};
 use crate::types::Patience;
@@ -22,8 +22,8 @@ const TICK: Duration = Duration::from_millis(50);
 const FOREIGN_MOST: Duration = Duration::from_secs(30);
 /// How much a poll reads ahead to learn whether there is something, in bytes.
 const AHEAD_BYTES: usize = 4096;
-/// Where an administrator can limit how long a request may go unanswered, in seconds; 0 is no limit. The kernel ends the whole mount where one
-/// is exceeded.
+/// Where an administrator can limit how long a request may go unanswered, in seconds; 0 is no limit. The kernel ends the whole
+/// mount where one is exceeded.
 const REQUEST_LIMITS: [&str; 2] = ["/proc/sys/fs/fuse/default_request_timeout", "/proc/sys/fs/fuse/max_request_timeout"];
 
 /// An open `follow` file: a stream, whose position is where its last read ended.
@@ -231,8 +231,8 @@ fn is_interrupted(thread: u32) -> bool {
     thread != 0 && fs::read_to_string(format!("/proc/{thread}/status")).map_or(true, |status| has_signal(&status))
 }
 
-/// Whether `/proc/<pid>/status` names a pending signal that is neither blocked nor ignored. Those that stop a process do not count, unless it catches them:
-/// a read that they interrupt would fail when the process goes on.
+/// Whether `/proc/<pid>/status` names a pending signal that is neither blocked nor ignored. Those that stop a process do not count,
+/// unless it catches them: a read that they interrupt would fail when the process goes on.
 fn has_signal(status: &str) -> bool {
     const STOPS: u64 = 1 << (libc::SIGSTOP - 1) | 1 << (libc::SIGTSTP - 1) | 1 << (libc::SIGTTIN - 1) | 1 << (libc::SIGTTOU - 1);
     let set = |name: &str| {

@@ -1,8 +1,8 @@
 //! Who still holds a descriptor: the question behind "was this the last close?", answered from `/proc`.
 //!
-//! The kernel says of each close that it happens, not whether it is the last one. At that moment the descriptor has left its process's table,
-//! so the tables of all processes show exactly the others. Descriptors on their way between two processes are not seen, nor those of
-//! processes that may not be read.
+//! The kernel says of each close that it happens, not whether it is the last one. At that moment the descriptor has left its
+//! process's table, so the tables of all processes show exactly the others. Descriptors on their way between two processes are not
+//! seen, nor those of processes that may not be read.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -37,8 +37,8 @@ struct Search {
     deadline: Instant,
 }
 
-/// Looks for descriptors of the file with this inode number: in the closing process first (by the number of its thread), then in its ancestors, then in
-/// all others, for at most `limit`.
+/// Looks for descriptors of the file with this inode number: in the closing process first (by the number of its thread), then in
+/// its ancestors, then in all others, for at most `limit`.
 pub(super) fn others(inode: u64, closer: u32, limit: Duration) -> Others {
     if closer == 0 {
         return Others::Unknown;

@@ -1,11 +1,13 @@
-//! The tree as a mount: requests of the kernel are turned into questions to the view, and its answers into replies. Nothing is decided here about names or records.
+//! The tree as a mount: requests of the kernel are turned into questions to the view, and its answers into replies. Nothing is
+//! decided here about names or records.
 //!
 //! - `session`: mounting, signals, unmounting; `mounts`: what is mounted where; `busy`: who keeps a mount busy.
 //! - `inode`: numbers of nodes. `reply`: errno, attributes, buffers. `answers`: each request's question and answer.
-//! - `append`, `segments`, `follow`: handles of append files, of real files, and reads that wait for records. `holders`: whether a close was the last one. `pool`: threads that may wait.
+//! - `append`, `segments`, `follow`: handles of append files, of real files, and reads that wait for records. `holders`: whether a
+//!   close was the last one. `pool`: threads that may wait.
 //!
-//! No event thread waits for the disk: a question is asked at once, and where the answer is that it would block, asked again from the pool, which replies.
-//! A panic in a handler becomes EIO (the reply is dropped) and a line in the log; the mount lives on.
+//! No event thread waits for the disk: a question is asked at once, and where the answer is that it would block, asked again from
+//! the pool, which replies. A panic in a handler becomes EIO (the reply is dropped) and a line in the log; the mount lives on.
 
 mod answers;
 mod append;

@@ -1,7 +1,7 @@
 //! What is mounted where, and taking mounts away.
 //!
-//! `/proc/self/mountinfo` answers without asking a file system, so it can be read when a mount is dead or its daemon is this very process. Detaching
-//! always names a path, and the path may have got another mount since: what lies on top is looked at first.
+//! `/proc/self/mountinfo` answers without asking a file system, so it can be read when a mount is dead or its daemon is this very
+//! process. Detaching always names a path, and the path may have got another mount since: what lies on top is looked at first.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};

@@ -50,8 +50,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Runs a job on one of the threads, or at once on this one where the queue is full. A job that panics takes its thread along, so it has
-    /// to catch what it may raise.
+    /// Runs a job on one of the threads, or at once on this one where the queue is full. A job that panics takes its thread along,
+    /// so it has to catch what it may raise.
     pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.shared.queue.lock();
         if queue.jobs.len() >= self.capacity {

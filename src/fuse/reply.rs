@@ -11,6 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a name that never changes is believed.
 const FIXED_TTL: Duration = Duration::from_secs(10);
+/// How long the attributes of a directory are believed. Every walk along a path asks for them, so a busy reader must not pay for each; but
+/// a mount whose daemon has died should not look alive for long.
+const DIRECTORY_TTL: Duration = Duration::from_millis(10);
 /// How long a record of a log that only we change is believed.
 const STABLE_TTL: Duration = Duration::from_secs(10);
 /// How long a record that others may change is believed.
@@ -147,7 +150,7 @@ fn system_time(time: Time) -> SystemTime {
 /// How long a name, and how long its attributes are believed.
 pub(super) fn ttls(lifetime: Lifetime) -> (Duration, Duration) {
     match lifetime {
-        Lifetime::Fixed => (FIXED_TTL, FOREIGN_TTL),
+        Lifetime::Fixed => (FIXED_TTL, DIRECTORY_TTL),
         Lifetime::Stable => (STABLE_TTL, STABLE_TTL),
         Lifetime::Foreign => (FOREIGN_TTL, FOREIGN_TTL),
         // A cleaned or deleted segment leaves its name at once.
@@ -156,7 +159,8 @@ pub(super) fn ttls(lifetime: Lifetime) -> (Duration, Duration) {
     }
 }
 
-/// What the kernel may do with an open file whose bytes it takes from its page cache. Nothing is written to these, so close needs no request.
+/// What the kernel may do with an open file whose bytes it takes from its page cache. Nothing is written to these, so close needs
+/// no request.
 pub(super) fn cached(lifetime: Lifetime) -> FopenFlags {
     match lifetime {
         Lifetime::Stable | Lifetime::Sealed => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
@@ -168,8 +172,8 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends `read` a buffer of this thread, `size` bytes from the start of a page, and sends as many of its first bytes as `read` says. The kernel never copies from a
-/// map of a log: a file that becomes shorter under it would kill the request, not fail it.
+/// Lends `read` a buffer of this thread, `size` bytes from the start of a page, and sends as many of its first bytes as `read`
+/// says. The kernel never copies from a map of a log: a file that becomes shorter under it would kill the request, not fail it.
 pub(super) fn with_buffer<T>(size: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| {
         if buffer.len() < size.saturating_add(PAGE) {

@@ -1,7 +1,7 @@
 //! The real files: the kernel reads them itself where it can (passthrough), else this process does.
 //!
-//! The kernel refuses to mix both ways on one inode, so the way is chosen at the first open and kept until the last close. Whether passthrough
-//! works at all is only known once it was tried: the kernel offers it to daemons that may not use it.
+//! The kernel refuses to mix both ways on one inode, so the way is chosen at the first open and kept until the last close. Whether
+//! passthrough works at all is only known once it was tried: the kernel offers it to daemons that may not use it.
 
 use crate::io::File;
 use fuser::{BackingId, Errno, FileHandle, FopenFlags, ReplyOpen};
@@ -36,7 +36,8 @@ impl OpenFiles {
         self.passthrough.store(false, Ordering::Relaxed);
     }
 
-    /// Answers an open. `file` opens the file; it is called if no open of this inode is left. `flags` are those for reading through this process.
+    /// Answers an open. `file` opens the file; it is called if no open of this inode is left. `flags` are those for reading through
+    /// this process.
     pub(super) fn open(&self, inode: u64, flags: FopenFlags, file: impl FnOnce() -> Result<Arc<dyn File>, Errno>, reply: ReplyOpen) {
         let mut files = self.files.lock();
         let open = match files.entry(inode) {

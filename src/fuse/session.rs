@@ -2,7 +2,8 @@
 //!
 //! As root the mount is our own mount(2), so that its type is `fuse.offsetfs` and that only we take it away; another user goes through
 //! fusermount3. The calling thread then waits: for a signal, or for the news that the session has ended or that the mount is gone (also a
-//! lazy unmount is an end: else a forgotten handle would keep the log locked). In each case the mount is detached, tails are committed, the log is closed.
+//! lazy unmount is an end: else a forgotten handle would keep the log locked). In each case the mount is detached, tails are
+//! committed, the log is closed.
 
 use super::Adapter;
 use super::answers::Answers;
@@ -10,7 +11,7 @@ use super::busy::{self, Holder};
 use super::mounts::{self, Mounted};
 use super::reply::Ownership;
 use super::signals::{self, Signals, Waiter};
-use crate::view::View;
+use crate::view::Tree;
 use fuser::{Config, MountOption, Session, SessionACL};
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
@@ -49,8 +50,8 @@ pub struct MountConfig {
     pub uid: Option<u32>,
     /// The group to show; that of the partition directory by default.
     pub gid: Option<u32>,
-    /// The permission bits to take away from what the kind of each file allows; by default those that the partition directory does not grant
-    /// are taken away, too.
+    /// The permission bits to take away from what the kind of each file allows; by default those that the partition directory does
+    /// not grant are taken away, too.
     pub umask: Option<u32>,
     /// How many threads take requests, at least 1; 2 by default.
     pub threads: usize,
@@ -158,8 +159,8 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> MountError {
     move |error| MountError::System { what, error }
 }
 
-/// Blocks INT, TERM and HUP in this thread and in those that it starts. Called before a program starts its first thread, it keeps these signals for
-/// [`mount`]; a thread that is older could take them and end the process with a mount left behind.
+/// Blocks INT, TERM and HUP in this thread and in those that it starts. Called before a program starts its first thread, it keeps
+/// these signals for [`mount`]; a thread that is older could take them and end the process with a mount left behind.
 ///
 /// # Errors
 /// What the system says.
@@ -167,8 +168,8 @@ pub fn block_signals() -> io::Result<()> {
     signals::block().map(drop)
 }
 
-/// Whether a mount would be refused because of its mount point. A dead mount of ours there is taken away. [`mount`] asks the same again; asked before, it
-/// spares opening the log.
+/// Whether a mount would be refused because of its mount point. A dead mount of ours there is taken away. [`mount`] asks the same
+/// again; asked before, it spares opening the log.
 ///
 /// # Errors
 /// [`MountError::Mountpoint`], [`MountError::Nested`], [`MountError::Occupied`].
@@ -176,17 +177,18 @@ pub fn check(config: &MountConfig) -> Result<(), MountError> {
     free_mountpoint(config).map(drop)
 }
 
-/// Mounts the tree and serves it until it is unmounted or INT, TERM or HUP comes; then the log is closed. `ready` is called when the mount answers. When
-/// this comes back the process should end: handles that are still open keep threads alive, and get errors once it has ended.
+/// Mounts the tree and serves it until it is unmounted or INT, TERM or HUP comes; then the log is closed. `ready` is called when
+/// the mount answers. When this comes back the process should end: handles that are still open keep threads alive, and get errors
+/// once it has ended.
 ///
 /// # Errors
 /// Why there is no mount; [`MountError::Close`] where it ended but the log could not be closed well.
-pub fn mount(config: MountConfig, view: Arc<View>, ready: impl FnOnce()) -> Result<(), MountError> {
+pub fn mount(config: MountConfig, tree: Arc<Tree>, ready: impl FnOnce()) -> Result<(), MountError> {
     let signals = signals::block().map_err(system("block signals"))?;
     let mountpoint = free_mountpoint(&config)?;
     let root = mounts::is_root();
     let answers =
-        Answers::new(Arc::clone(&view), ownership(&config, &view), root && config.passthrough).map_err(system("start threads"))?;
+        Answers::new(Arc::clone(&tree), ownership(&config, &tree), root && config.passthrough).map_err(system("start threads"))?;
     let answers = Arc::new(answers);
     let session = open_session(&config, &mountpoint, root, &answers)?;
     let device = match mounts::top(&mountpoint) {
@@ -201,8 +203,8 @@ pub fn mount(config: MountConfig, view: Arc<View>, ready: impl FnOnce()) -> Resu
             return Err(system("start the session")(error));
         }
     };
-    // What fuser keeps of a mount that fusermount3 made would unmount by path at its end, whatever is mounted there by then (a fault of fuser
-    // 0.18). Only its thread is wanted; the rest is left to the end of the process.
+    // What fuser keeps of a mount that fusermount3 made would unmount by path at its end, whatever is mounted there by then (a
+    // fault of fuser 0.18). Only its thread is wanted; the rest is left to the end of the process.
     let session = mem::replace(&mut background.guard, thread::spawn(|| Ok(())));
     mem::forget(background);
     let end = End { over: Arc::default(), waiter: Waiter::this_thread() };
@@ -214,7 +216,7 @@ pub fn mount(config: MountConfig, view: Arc<View>, ready: impl FnOnce()) -> Resu
     end.wait(&signals);
     mount.detach();
     answers.finish(TAILS_MOST);
-    let closed = view.close();
+    let closed = tree.close();
     // The kernel ends the session when the last handle is closed. Those who do not close theirs are not waited for.
     let _ = session_over.recv_timeout(SESSION_MOST);
     closed.map_err(MountError::Close)
@@ -329,7 +331,8 @@ fn free_mountpoint(config: &MountConfig) -> Result<PathBuf, MountError> {
     let path = mounts::resolve(&config.mountpoint).map_err(unusable)?;
     for _ in 0..DEAD_MOST {
         let Some(mounted) = mounts::top(&path).map_err(unusable)? else { break };
-        let dead = mounted.kind == mounts::TYPE && fs::metadata(&path).is_err_and(|error| mounts::is_dead(&error));
+        // What `stat` says may be remembered from when it lived; a listing is always asked for.
+        let dead = mounted.kind == mounts::TYPE && fs::read_dir(&path).is_err_and(|error| mounts::is_dead(&error));
         if !dead {
             return Err(MountError::Occupied { path, kind: mounted.kind, what: mounted.source });
         }
@@ -348,8 +351,8 @@ fn free_mountpoint(config: &MountConfig) -> Result<PathBuf, MountError> {
 }
 
 /// Whose the files are: the partition directory's, unless the configuration says otherwise.
-fn ownership(config: &MountConfig, view: &View) -> Ownership {
-    let directory = view.source().files().and_then(|files| files.own_metadata().ok());
+fn ownership(config: &MountConfig, tree: &Tree) -> Ownership {
+    let directory = tree.directory().and_then(|files| files.own_metadata().ok());
     // SAFETY: the call has no conditions.
     let user = unsafe { libc::geteuid() };
     // SAFETY: the call has no conditions.
@@ -427,7 +430,8 @@ fn mount_by_kernel(config: &MountConfig, mountpoint: &Path) -> Result<Option<Own
     }
 }
 
-/// The source as the mount's name. Characters that would end it in a list of options, or spoil a listing, stand as `%` and two hexadecimal digits.
+/// The source as the mount's name. Characters that would end it in a list of options, or spoil a listing, stand as `%` and two
+/// hexadecimal digits.
 fn mount_name(source: &Path) -> String {
     let path = source.canonicalize().unwrap_or_else(|_| source.to_owned());
     let mut name = String::new();

@@ -140,14 +140,7 @@ pub(crate) struct Mark {
 impl Active {
     /// Makes the files of a new segment; files that have its names are removed before. All of it is durable when this returns.
     pub(crate) fn create(dir: &dyn Directory, base: Offset, config: &LogConfig, now: TimestampMs, opened: &OpenSegments) -> Result<Active> {
-        for suffix in [names::LOG, names::INDEX, names::TIME_INDEX, names::TXN_INDEX] {
-            let name = names::of(base, suffix);
-            match dir.remove(OsStr::new(&name)) {
-                Ok(()) => {}
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                Err(e) => return Err(Error::io("remove", name, e)),
-            }
-        }
+        Active::unlink(dir, base)?;
         let name = names::of(base, names::LOG);
         let log = dir.open(OsStr::new(&name), Open::Create).map_err(|e| Error::io("create", &name, e))?;
         let metadata = log.metadata().map_err(|e| Error::io("look at", &name, e))?;
@@ -319,11 +312,24 @@ impl Active {
     pub(crate) fn remove(self, dir: &dyn Directory) -> Result<()> {
         self.segment.close();
         self.segment.pin(false);
-        let base = self.segment.base_offset();
-        for suffix in [names::LOG, names::INDEX, names::TIME_INDEX] {
-            let name = names::of(base, suffix);
-            dir.remove(OsStr::new(&name)).map_err(|e| Error::io("remove", name, e))?;
-        }
+        Active::remove_files(dir, self.segment.base_offset())
+    }
+
+    /// Removes what there is of the files of a segment, durably: an empty `.log` that came back would end the log before it.
+    pub(crate) fn remove_files(dir: &dyn Directory, base: Offset) -> Result<()> {
+        Active::unlink(dir, base)?;
         dir.sync().map_err(|e| Error::io("sync", dir.path().display(), e))
+    }
+
+    fn unlink(dir: &dyn Directory, base: Offset) -> Result<()> {
+        for suffix in [names::LOG, names::INDEX, names::TIME_INDEX, names::TXN_INDEX] {
+            let name = names::of(base, suffix);
+            match dir.remove(OsStr::new(&name)) {
+                Ok(()) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io("remove", name, e)),
+            }
+        }
+        Ok(())
     }
 }

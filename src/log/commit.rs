@@ -341,6 +341,13 @@ impl Shared {
         let rolled = writer.take_rolled();
         let log = writer.active_log();
         let mut state = self.state.lock();
+        if let Some(reason) = writer.poisoned()
+            && state.poisoned.is_none()
+        {
+            log::error!("{}: {reason}; appends are refused from now on", self.partition.name());
+            state.said.push(format!("{reason}; appends are refused until the partition is mounted again"));
+            state.poisoned = Some(reason.to_owned());
+        }
         let sealed = !rolled.is_empty();
         state.sealing.extend(rolled);
         if records > 0 || sealed {

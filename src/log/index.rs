@@ -65,6 +65,11 @@ impl<'a> OffsetIndex<'a> {
         OffsetIndex { bytes, base }
     }
 
+    /// The base offset of the segment.
+    pub fn base(&self) -> Offset {
+        self.base
+    }
+
     /// The number of entries.
     #[inline]
     pub fn len(&self) -> usize {
@@ -246,6 +251,11 @@ impl IndexRule {
             rule.largest = entry;
         }
         rule
+    }
+
+    /// Makes an offset entry due for the next batch, whatever lies before it: behind a damaged stretch only an entry tells where to go on.
+    pub fn make_due(&mut self) {
+        self.bytes_since_entry = self.interval_bytes.saturating_add(1);
     }
 
     /// Takes a batch into account; returns the entries that are due for it: none, or an offset entry with perhaps a time entry.

@@ -24,6 +24,7 @@ pub mod partition;
 pub mod prepare;
 pub mod record;
 mod recovery;
+pub mod repair;
 pub mod scan;
 pub mod seek;
 pub mod segment;

@@ -12,6 +12,7 @@ use crate::log::index::{OffsetIndex, used_offset_bytes};
 use crate::log::listing::{self, Listing, LogFile};
 use crate::log::names;
 use crate::log::scan::{Scan, Scope, Tail, scan};
+use crate::log::seek::lies_behind;
 use crate::log::segment::{OpenSegment, OpenSegments, Role, Segment};
 use crate::log::transactions::Transactions;
 use crate::types::{Offset, Patience, Position, TimestampMs, TopicPartition};
@@ -505,11 +506,11 @@ impl Partition {
         let log = open.log.slice(0..file_len).unwrap_or_default();
         let entries = open.index.entries();
         let index = OffsetIndex::new(&entries[..used_offset_bytes(entries)], base);
-        for entry in (0..index.len()).rev().filter_map(|i| index.entry(i)) {
+        for (i, entry) in (0..index.len()).rev().filter_map(|i| Some((i, index.entry(i)?))) {
             let at = entry.position.get();
             let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { continue };
             let bytes = log.get(at as usize..at as usize + header.size as usize).unwrap_or_default();
-            if header.base_offset <= entry.offset && header.base_offset >= base && verify_crc(&header, bytes).is_ok() {
+            if header.base_offset <= entry.offset && lies_behind(&header, at, &index, i) && verify_crc(&header, bytes).is_ok() {
                 (end.valid_end, end.next_offset) = (at, header.base_offset);
                 break;
             }

@@ -107,6 +107,9 @@ struct Pass<'a> {
     rule: IndexRule,
     pending: Option<Pending>,
     failed_starts: HashSet<u64>,
+    /// The positions and last offsets that the offset index names, in order, once a place had to be looked for. In the file half of them may have
+    /// been lost, so that their order there means nothing.
+    named: Option<Vec<(u64, Offset)>>,
     scan: Scan,
 }
 
@@ -118,6 +121,7 @@ pub fn scan(log: &[u8], scope: Scope<'_>) -> Scan {
         rule: IndexRule::new(scope.base, scope.interval_bytes),
         pending: None,
         failed_starts: HashSet::new(),
+        named: None,
         scan: Scan {
             index: Vec::new(),
             timeindex: Vec::new(),
@@ -201,6 +205,9 @@ impl Pass<'_> {
     /// Takes the pending batch as good.
     fn settle(&mut self) {
         let Some(Pending { header, at, .. }) = self.pending.take() else { return };
+        if self.scan.damage.last().is_some_and(|d| d.to.get() == at) {
+            self.rule.make_due();
+        }
         if let Some((offset, time)) = self.rule.batch(header.last_offset, Position::new(at), u64::from(header.size), header.max_timestamp) {
             self.scan.index.extend(encode_offset_entry(self.scope.base, offset).into_iter().flatten());
             if let Some(time) = time {
@@ -259,11 +266,15 @@ impl Pass<'_> {
                 return Some(next);
             }
         }
-        let index = OffsetIndex::new(self.scope.disk_index, self.scope.base);
-        let by_index = (0..index.len())
-            .filter_map(|i| index.entry(i))
-            .find(|e| e.position.get() > bad && self.named_by(e.offset, e.position.get(), expected));
-        let end = by_index.map_or(self.log.len() as u64, |e| e.position.get());
+        let (log, scope) = (self.log, self.scope);
+        let named = self.named();
+        let by_index = named[named.partition_point(|(position, _)| *position <= bad)..]
+            .iter()
+            .find(
+                |(position, offset)| matches!(right(log, *position, expected, scope), Right::Yes(header) if header.last_offset == *offset),
+            )
+            .map(|(position, _)| *position);
+        let end = by_index.unwrap_or(self.log.len() as u64);
         // A batch has its magic, 0 to 2, sixteen bytes behind its start; most bytes of a value are ruled out by that alone.
         let mut at = bad + 1;
         while at < end {
@@ -275,7 +286,7 @@ impl Pass<'_> {
             }
             at += 1;
         }
-        by_index.map(|e| e.position.get())
+        by_index
     }
 
     /// A quick look before the CRC: a header that fits the segment.
@@ -286,32 +297,32 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether an index entry tells the truth: a right batch with just that last offset.
-    fn named_by(&self, offset: Offset, position: u64, expected: Offset) -> bool {
-        matches!(self.right(position, expected), Right::Yes(header) if header.last_offset == offset)
-    }
-
     /// Whether an unbroken chain of right batches leads from a place to the segment's end, a torn tail or a place the index names. A batch
     /// whose CRC alone is wrong does not break the chain where a right one follows it.
+    ///
+    /// A stretch that cost no offset is unlikely: a batch behind it that claims the very next offset may have lost the bytes of its base offset,
+    /// which no CRC covers, to a torn write. It counts only where the batch behind it agrees.
     fn leads_on(&mut self, start: u64, expected: Offset) -> bool {
-        let index = OffsetIndex::new(self.scope.disk_index, self.scope.base);
         let mut seen = Vec::new();
         let (mut at, mut expected, mut good) = (start, expected, 0u64);
+        let mut doubtful = None;
         let verdict = loop {
             if self.failed_starts.contains(&at) {
                 break false;
             }
             seen.push(at);
             match self.right(at, expected) {
+                Right::Yes(header) if doubtful.is_some_and(|next| next != header.base_offset) => break false,
                 Right::Yes(header) => {
                     good += 1;
+                    doubtful = (good == 1 && header.base_offset == expected).then(|| header.next_offset());
                     expected = header.next_offset();
-                    let entry = index.floor(header.last_offset).and_then(|i| index.entry(i));
-                    if entry.is_some_and(|e| e.position.get() == at && e.offset == header.last_offset) {
+                    if self.named().binary_search(&(at, header.last_offset)).is_ok() {
                         break true;
                     }
                     at += u64::from(header.size);
                 }
+                _ if doubtful.is_some() => break false,
                 Right::End => break good > 0,
                 Right::No(Some(header), _) if good > 0 && matches!(self.right(at + u64::from(header.size), expected), Right::Yes(_)) => {
                     at += u64::from(header.size);
@@ -323,6 +334,16 @@ impl Pass<'_> {
             self.failed_starts.extend(seen);
         }
         verdict
+    }
+
+    fn named(&mut self) -> &[(u64, Offset)] {
+        let scope = self.scope;
+        self.named.get_or_insert_with(|| {
+            let index = OffsetIndex::new(scope.disk_index, scope.base);
+            let mut named: Vec<_> = (0..index.len()).filter_map(|i| index.entry(i)).map(|e| (e.position.get(), e.offset)).collect();
+            named.sort_unstable();
+            named
+        })
     }
 
     /// Whether the bytes from a place to the end look like a write that was cut: too few for a header, zeros, or a header in order whose batch

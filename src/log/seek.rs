@@ -280,6 +280,15 @@ pub(crate) fn seek(open: &OpenSegment, log: &[u8], base: Offset, target: Offset,
     }
 }
 
+/// Whether a batch that an index entry names begins behind the batch that the entry before it names. No entry names the first batch of a segment,
+/// so that there is always one before it.
+pub(crate) fn lies_behind(header: &BatchHeader, at: u64, index: &OffsetIndex<'_>, i: usize) -> bool {
+    match i.checked_sub(1) {
+        Some(before) => index.entry(before).is_some_and(|before| before.offset < header.base_offset),
+        None => at == 0 || index.base() < header.base_offset,
+    }
+}
+
 /// Verifies that an index entry names a batch: right CRC, offsets that agree with the entry, and a chain from it to the next entry's batch.
 #[cold]
 fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usize, patience: Patience) -> Result<(), Trouble> {
@@ -294,7 +303,7 @@ fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usiz
         return Err(Trouble::Cold);
     }
     let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return Err(Trouble::Index) };
-    if header.base_offset > entry.offset {
+    if header.base_offset > entry.offset || !lies_behind(&header, at, index, i) {
         return Err(Trouble::Index);
     }
     verify(open, log, at, None, patience).map_err(|trouble| match trouble {

@@ -116,6 +116,11 @@ impl Writer {
         self.next_offset
     }
 
+    /// Why every append is refused; `None` where none is.
+    pub fn poisoned(&self) -> Option<&str> {
+        self.poisoned.as_deref()
+    }
+
     /// Refuses every append from now on.
     pub fn poison(&mut self, reason: String) {
         self.poisoned.get_or_insert(reason);
@@ -243,7 +248,16 @@ impl Writer {
     fn roll(&mut self, config: &LogConfig, now: TimestampMs) -> Result<()> {
         self.partition.may_write()?;
         self.active.finish()?;
-        let next = Active::create(&*self.partition.dir, self.next_offset, config, now, &self.partition.opened)?;
+        let next = match Active::create(&*self.partition.dir, self.next_offset, config, now, &self.partition.opened) {
+            Ok(next) => next,
+            Err(error) => {
+                // Half a segment may be there; with it, what is appended here would lie beyond the end of its segment.
+                if let Err(failed) = Active::remove_files(&*self.partition.dir, self.next_offset) {
+                    self.poison(failed.to_string());
+                }
+                return Err(error);
+            }
+        };
         self.rolled.push(std::mem::replace(&mut self.active, next));
         Ok(())
     }
@@ -268,14 +282,17 @@ impl Writer {
         Ok(true)
     }
 
+    /// Goes back to a state. What is known here goes back in any case: readers must not be shown what a failing disk may have kept.
     fn take_back(&mut self, undo: Undo) -> Result<()> {
+        let mut removed = Ok(());
         while self.rolled.len() > undo.rolled {
             let Some(before) = self.rolled.pop() else { break };
             let made = std::mem::replace(&mut self.active, before);
-            made.remove(&*self.partition.dir)?;
+            removed = removed.and(made.remove(&*self.partition.dir));
         }
         self.next_offset = undo.next_offset;
-        self.active.restore(undo.active)
+        let restored = self.active.restore(undo.active);
+        removed.and(restored)
     }
 
     fn publish(&mut self) {
@@ -303,10 +320,10 @@ impl Writer {
     /// the next opening does not trust what the page cache says.
     ///
     /// # Errors
-    /// What the system says; the log then counts as not closed well.
+    /// What the system says; [`Error::Poisoned`]. The log then counts as not closed well.
     pub fn close(mut self) -> Result<()> {
-        if self.poisoned.is_some() {
-            return Ok(());
+        if let Some(reason) = self.poisoned {
+            return Err(Error::Poisoned { reason });
         }
         for rolled in self.take_rolled() {
             rolled.run()?;

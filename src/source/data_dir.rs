@@ -185,6 +185,11 @@ impl DataDir {
         Ok(local)
     }
 
+    /// Whether the partition in a folder is open.
+    pub fn is_open(&self, folder: &str) -> bool {
+        self.state.lock().open.contains_key(folder)
+    }
+
     /// The partitions that are open.
     pub fn open_partitions(&self) -> Vec<Arc<Local>> {
         self.state.lock().open.values().cloned().collect()

@@ -1,7 +1,7 @@
 //! The local engine as a source: a partition directory, read and perhaps written by this process.
 
 use crate::error::{Error, Result};
-use crate::io::{Clock, Directory, FileSystem, Kind, Space};
+use crate::io::{Clock, Directory, FileSystem, Kind, Open, Space, write_all_at};
 use crate::log::commit::{Appended, Committer, Done};
 use crate::log::config::{Isolation, LogConfig};
 use crate::log::encode::NewRecord;
@@ -107,10 +107,10 @@ impl Local {
             }
             Access::Writable(locks) => Arc::new(locks),
         };
-        if !locks.took_over() {
-            if let Some(parent) = parent.clone() {
-                partition.ask_before_writing(MayWrite(Box::new(move || access::refuse_beside_a_broker(&*parent))));
-            }
+        if !locks.took_over()
+            && let Some(parent) = parent.clone()
+        {
+            partition.ask_before_writing(MayWrite(Box::new(move || access::refuse_beside_a_broker(&*parent))));
         }
         let before = locks.took_over().then(|| take_clean_mark(parent, clean_mark.clone()));
         let partition = Arc::new(partition);
@@ -183,6 +183,17 @@ fn take_clean_mark(parent: Option<Arc<dyn Directory>>, taken: Arc<parking_lot::M
     })
 }
 
+/// Puts the mark of a clean stop back, durably.
+fn put_clean_mark(parent: &dyn Directory) -> Result<()> {
+    let run = || -> std::io::Result<()> {
+        let file = parent.open(OsStr::new(names::CLEAN_SHUTDOWN), Open::Create)?;
+        write_all_at(&*file, b"{\"version\":0,\"brokerEpoch\":-1}", 0)?;
+        file.sync_data()?;
+        parent.sync()
+    };
+    run().map_err(|e| Error::io("write", names::CLEAN_SHUTDOWN, e))
+}
+
 impl Source for Local {
     fn name(&self) -> &TopicPartition {
         self.partition.name()
@@ -228,6 +239,10 @@ impl Source for Local {
             Found::Absent(absent) => Ok(Err(absent)),
             Found::Record(_) => Ok(self.partition.batch_at(offset, patience)?.map(|(batch, _)| batch.stored)),
         }
+    }
+
+    fn stored_at(&self, offset: Offset, patience: Patience) -> Result<Option<(String, u64)>> {
+        Ok(self.partition.batch_at(offset, patience)?.ok().map(|(batch, file)| (file.to_string(), batch.position)))
     }
 
     fn first(&self, patience: Patience) -> Result<Option<Offset>> {
@@ -491,25 +506,17 @@ impl Source for Local {
     }
 
     fn close(&self) -> Result<()> {
-        if let Some(committer) = &self.committer {
-            committer.close()?;
-        }
-        if *self.clean_mark.lock()
-            && let Some(parent) = &self.partition.parent
-        {
-            let mark = OsStr::new(names::CLEAN_SHUTDOWN);
-            let run = || -> std::io::Result<()> {
-                let file = parent.open(mark, crate::io::Open::Create)?;
-                crate::io::write_all_at(&*file, b"{\"version\":0,\"brokerEpoch\":-1}", 0)?;
-                file.sync_data()?;
-                parent.sync()
-            };
-            run().map_err(|e| Error::io("write", names::CLEAN_SHUTDOWN, e))?;
-        }
+        // Only the first close can vouch for the log.
+        let put_back = std::mem::take(&mut *self.clean_mark.lock());
+        let closed = self.committer.as_ref().map_or(Ok(()), Committer::close);
+        let closed = closed.and_then(|()| match &self.partition.parent {
+            Some(parent) if put_back => put_clean_mark(&**parent),
+            _ => Ok(()),
+        });
         if let Some(locks) = &self.locks {
             locks.release_broker();
         }
-        Ok(())
+        closed
     }
 }
 

@@ -115,6 +115,12 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// As [`Source::record`].
     fn stored_batch(&self, offset: Offset, patience: Patience) -> Result<Result<Shared, Absent>>;
 
+    /// The file and the position of the batch that holds the record at an offset; a capability.
+    ///
+    /// # Errors
+    /// As [`Source::record`].
+    fn stored_at(&self, offset: Offset, patience: Patience) -> Result<Option<(String, u64)>>;
+
     /// The offset of the first record that is shown.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::types::{Offset, Patience};
 use crate::view::error::{Error, ErrorKind};
 use crate::view::node::Span;
 use crate::view::path::Lines;
-use crate::view::stream;
+use crate::view::render;
 use lru::LruCache;
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
@@ -80,7 +80,7 @@ impl Count {
                     Lines::Values => record.value.as_ref().map_or(0, |r| u64::from(r.end - r.start)) + 1,
                     Lines::Json => {
                         json.clear();
-                        stream::json_line(&mut json, source.name(), &body.record(record));
+                        render::json_line(&mut json, source.name(), &body.record(record));
                         json.len() as u64
                     }
                 };
@@ -91,10 +91,13 @@ impl Count {
     }
 }
 
+/// A count that readers and counters share.
+type Shared = Arc<Mutex<Count>>;
+
 /// The counts of a partition.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    kept: Mutex<LruCache<(Offset, Lines), Arc<Mutex<Count>>>>,
+    kept: Mutex<LruCache<(Offset, Lines), Shared>>,
 }
 
 impl Default for Counts {
@@ -105,7 +108,7 @@ impl Default for Counts {
 
 impl Counts {
     /// What is known of a segment's output, to be filled in by counting.
-    pub(crate) fn of(&self, base: Offset, lines: Lines) -> Arc<Mutex<Count>> {
+    pub(crate) fn of(&self, base: Offset, lines: Lines) -> Shared {
         self.kept.lock().get_or_insert((base, lines), || Arc::new(Mutex::new(Count::new(base)))).clone()
     }
 
@@ -116,7 +119,8 @@ impl Counts {
             Patience::AtOnce => count.try_lock_arc().ok_or_else(|| Error::new(ErrorKind::WouldBlock, "being counted"))?,
             Patience::MayBlock => count.lock_arc(),
         };
-        if active {
+        // One that was counted while it was active is counted to its end: a size that was told never shrinks.
+        if active || count.next > span.from {
             count.count(source, span.until, span.lines, patience)?;
         }
         Ok((!count.broken && count.next >= span.until).then_some(count.bytes))

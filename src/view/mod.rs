@@ -7,13 +7,16 @@ pub mod appender;
 mod decoded;
 pub mod envelope;
 pub mod error;
+pub mod forest;
 pub mod journal;
 pub mod lines;
+pub mod merge;
 pub mod node;
 pub mod path;
 mod render;
 pub mod stream;
 pub mod time;
+pub mod tree;
 
 pub use appender::{Appender, Finished};
 pub use error::{Error, ErrorKind};
@@ -21,6 +24,7 @@ pub use lines::Framing;
 pub use node::{Attr, FileKind, Lifetime, Node, Span, TextFile, Time};
 pub use path::Face;
 pub use stream::Reader;
+pub use tree::{Place, Tree};
 
 use crate::io::{File, Kind, Open, Space};
 use crate::source::{Absent, Found, Record, SegmentSpan, Source};
@@ -315,12 +319,15 @@ impl View {
                 let lifetime = if growing { Lifetime::Growing } else { Lifetime::Sealed };
                 file(metadata.len, Time::from_ns(metadata.mtime_ns), 0o444 & metadata.mode, lifetime)
             }
+            Node::Topic(_) | Node::Apart | Node::TopicTimes(_) | Node::Merged(_) => {
+                return Err(Error::not_found("a partition has no such thing"));
+            }
         })
     }
 
     fn json(&self, record: &Record) -> Result<Vec<u8>> {
         let mut line = Vec::new();
-        stream::json_line(&mut line, self.source.name(), record);
+        render::json_line(&mut line, self.source.name(), record);
         if record.is_broken() {
             return Err(Error::new(ErrorKind::Damaged, "a segment became shorter while it was read; read again"));
         }
@@ -338,11 +345,11 @@ impl View {
             }
         })?;
         let (n, broken) = match face {
-            Face::Value => (stream::copy_from(record.value().unwrap_or_default(), at, out), record.is_broken()),
-            Face::Key => (stream::copy_from(record.key().unwrap_or_default(), at, out), record.is_broken()),
-            Face::Json => (stream::copy_from(&self.json(&record)?, at, out), false),
+            Face::Value => (render::copy_from(record.value().unwrap_or_default(), at, out), record.is_broken()),
+            Face::Key => (render::copy_from(record.key().unwrap_or_default(), at, out), record.is_broken()),
+            Face::Json => (render::copy_from(&self.json(&record)?, at, out), false),
             Face::Batch => match self.source.stored_batch(offset, patience)? {
-                Ok(stored) => (stream::copy_from(stored.as_slice(), at, out), stored.is_broken()),
+                Ok(stored) => (render::copy_from(stored.as_slice(), at, out), stored.is_broken()),
                 Err(_) => return Err(Error::not_found(format!("the record at offset {offset} is gone"))),
             },
         };

@@ -2,6 +2,7 @@
 
 use crate::types::{Offset, TimestampMs};
 use crate::view::lines::Framing;
+use crate::view::merge::Merged;
 use crate::view::path::{Face, Lines};
 use std::ffi::OsString;
 
@@ -34,6 +35,14 @@ pub enum Node {
     SegmentFile(OsString),
     /// A text about the mount or the log.
     Text(TextFile),
+    /// A topic of a data directory.
+    Topic(String),
+    /// `.other/` of a data directory.
+    Apart,
+    /// `by-time/` of a topic.
+    TopicTimes(String),
+    /// The partitions of a topic merged by time.
+    Merged(Merged),
 }
 
 /// A range of offsets, resolved.

@@ -1,7 +1,8 @@
-//! The texts of the tree: `status`, `status.json`, `README`, and the JSON line of a single record.
+//! What becomes of things when they are shown: the texts of the tree, and the JSON line of a record.
 
-use crate::source::{Source, Status};
-use crate::types::TimestampMs;
+use crate::source::{Record, Source, Status};
+use crate::types::{TimestampMs, TopicPartition};
+use crate::view::envelope::{Envelope, write_line};
 use crate::view::time::{Zone, rfc3339};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -104,4 +105,27 @@ A shell does not show the error of a failed close in a redirection: look into `e
         name.topic,
         zone.name()
     )
+}
+
+/// Copies what lies at a position; returns how many bytes.
+pub(crate) fn copy_from(bytes: &[u8], at: u64, out: &mut [u8]) -> usize {
+    let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+    let n = rest.len().min(out.len());
+    out[..n].copy_from_slice(&rest[..n]);
+    n
+}
+
+/// A record as a line of JSON.
+pub(crate) fn json_line(out: &mut Vec<u8>, name: &TopicPartition, record: &Record) {
+    let envelope = Envelope {
+        topic: &name.topic,
+        partition: name.partition,
+        offset: record.offset(),
+        timestamp_type: record.reference.timestamp_type,
+        timestamp: record.timestamp(),
+        key: record.key(),
+        value: record.value(),
+        control: None,
+    };
+    write_line(out, &envelope, record.headers());
 }

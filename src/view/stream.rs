@@ -4,13 +4,14 @@
 //! back: at the start, or at the nearest mark that counting has left. It never holds more than the record at hand. A growing reader looks at the log
 //! again when it has come to the end.
 
-use crate::source::{Body, Record, Source};
+use crate::source::{Body, Source};
 use crate::types::{Offset, Patience, TopicPartition};
 use crate::view::decoded::Count;
-use crate::view::envelope::{Envelope, write_line};
 use crate::view::error::{Error, ErrorKind};
+use crate::view::merge::Merge;
 use crate::view::node::Span;
 use crate::view::path::Lines;
+use crate::view::render::{copy_from, json_line};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub struct Reader {
 enum Content {
     Text(Vec<u8>),
     Range(Box<RangeReader>),
+    Merge(Box<Merge>),
 }
 
 impl Reader {
@@ -42,6 +44,10 @@ impl Reader {
         Reader { content: Mutex::new(Content::Range(Box::new(reader))) }
     }
 
+    pub(crate) fn merged(merge: Merge) -> Reader {
+        Reader { content: Mutex::new(Content::Merge(Box::new(merge))) }
+    }
+
     /// Fills the buffer from a position on; fewer bytes only at the end, or where the next record is damaged. The error comes with the next read.
     ///
     /// # Errors
@@ -50,31 +56,10 @@ impl Reader {
         match &mut *self.content.lock() {
             Content::Text(text) => Ok(copy_from(text, at, out)),
             Content::Range(range) => range.read(at, out, patience),
+            Content::Merge(_) if patience == Patience::AtOnce => Err(Error::new(ErrorKind::WouldBlock, "many partitions")),
+            Content::Merge(merge) => merge.read(at, out),
         }
     }
-}
-
-/// Copies what lies at a position; returns how many bytes.
-pub(crate) fn copy_from(bytes: &[u8], at: u64, out: &mut [u8]) -> usize {
-    let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
-    let n = rest.len().min(out.len());
-    out[..n].copy_from_slice(&rest[..n]);
-    n
-}
-
-/// A record as a line of JSON.
-pub(crate) fn json_line(out: &mut Vec<u8>, name: &TopicPartition, record: &Record) {
-    let envelope = Envelope {
-        topic: &name.topic,
-        partition: name.partition,
-        offset: record.offset(),
-        timestamp_type: record.reference.timestamp_type,
-        timestamp: record.timestamp(),
-        key: record.key(),
-        value: record.value(),
-        control: None,
-    };
-    write_line(out, &envelope, record.headers());
 }
 
 /// A batch that is being handed out, and how many of its records were.

@@ -223,7 +223,7 @@ pub(crate) fn examine(
     for map in [&index, &timeindex].into_iter().flatten() {
         map.still_whole()?;
     }
-    let txnindex = transactions::look_at_index(scene.dir, file, limit, &scan, &markers, report)?;
+    let txnindex = transactions::look_at_index(scene.dir, file, limit, (bytes, &scan), &markers, report)?;
     progress(bytes.len() as u64);
     Ok(Some(Examined { scan, unreadable, indexes_sound: sound, txnindex }))
 }

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Fault, Result};
 use crate::io::Directory;
-use crate::log::batch::BatchHeader;
+use crate::log::batch::{BatchHeader, Step};
 use crate::log::check::files::{self, Layout};
 use crate::log::check::segment::Running;
 use crate::log::check::{Finding, Report};
@@ -161,12 +161,28 @@ impl Markers {
     }
 }
 
+/// Those of the offsets, in order, that a good batch holds.
+fn held_by_batches(log: &[u8], scan: &Scan, offsets: &[i64]) -> Vec<i64> {
+    let (mut held, mut at) = (Vec::new(), 0);
+    while at < scan.valid_end.get() {
+        if let Some(damage) = scan.damage_from(at) {
+            at = damage.to.get();
+            continue;
+        }
+        let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { break };
+        let from = offsets.partition_point(|o| *o < header.base_offset.get());
+        held.extend(offsets.iter().skip(from).take_while(|o| **o <= header.last_offset.get()));
+        at += u64::from(header.size);
+    }
+    held
+}
+
 /// Compares a segment's `.txnindex` with its markers. Returns what it should be, or `None` where it can stay.
 pub(crate) fn look_at_index(
     dir: &dyn Directory,
     file: &LogFile,
     limit: Option<Offset>,
-    scan: &Scan,
+    (log, scan): (&[u8], &Scan),
     markers: &Markers,
     report: &mut Report,
 ) -> Result<Option<Vec<Entry>>> {
@@ -181,6 +197,11 @@ pub(crate) fn look_at_index(
             report.add(finding.advice(REBUILD));
         }
     };
+    // Offsets that are said to have a marker and have none, if a batch holds them; compaction and a repair may have taken the batch.
+    let claims = bytes.chunks_exact(ENTRY_LEN).filter_map(|chunk| Entry::parse(chunk).ok()).map(|e| e.last);
+    let mut claims: Vec<i64> = claims.filter(|last| markers.at(*last).is_none()).collect();
+    claims.sort_unstable();
+    let held = if claims.is_empty() { Vec::new() } else { held_by_batches(log, scan, &claims) };
     let within = |offset: i64| offset >= file.base_offset.get() && limit.is_none_or(|l| offset < l.get());
     for (i, chunk) in bytes.chunks(ENTRY_LEN).enumerate() {
         let at = (i * ENTRY_LEN) as u64;
@@ -219,8 +240,8 @@ pub(crate) fn look_at_index(
             } else {
                 right.push(entry);
             }
-        } else if markers.too_many || Offset::new(entry.last).is_none_or(|o| o >= scan.next_offset || scan.damage_at(o).is_some()) {
-            // Its marker may have stood in what is damaged or not looked at.
+        } else if markers.too_many || held.binary_search(&entry.last).is_err() {
+            // Its marker may have stood in what is damaged, gone or not looked at.
             right.push(entry);
         } else {
             let found = format!("none at offset {}", entry.last);

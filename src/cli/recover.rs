@@ -1,0 +1,97 @@
+//! `offsetfs recover`: says what an unclean stop, an interrupted cleaning or damage makes necessary, and does it.
+
+use super::options::Options as TypedOptions;
+use super::targets::{Target, bar, targets};
+use super::tree::output;
+use super::{Exit, Failure, Outcome};
+use crate::io::FileSystem;
+use crate::io::os::OsFileSystem;
+use crate::log::repair::{self, Options, Plan};
+use crate::source::access::{self, Access, Wish};
+use clap::Args;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What the user typed.
+#[derive(Debug, Args)]
+pub(super) struct RecoverArgs {
+    /// A partition directory, or a data directory.
+    source: PathBuf,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Take damage in the middle of a log out, too. Good records behind it stay, and so does what can be read of a bad batch.
+    #[arg(long)]
+    drop_damaged: bool,
+    /// Keep no copy of the bytes that leave a log.
+    #[arg(long)]
+    discard: bool,
+    /// Write although the directory belongs to a broker, which must be stopped.
+    #[arg(long)]
+    take_over: bool,
+    /// Settings under Kafka's names; index.interval.bytes counts for new indexes: name=value,...
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+}
+
+/// Plans, prints the plan, and carries it out. Damage that was not asked for stays and is told.
+pub(super) fn run(args: &RecoverArgs) -> Outcome {
+    let typed = TypedOptions::parse(&args.options).map_err(|e| Failure::new(Exit::Usage, e))?;
+    let options =
+        Options { drop_damaged: args.drop_damaged, discard: args.discard, index_interval_bytes: typed.config.index_interval_bytes };
+    let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+    for target in targets(&fs, &args.source)? {
+        if args.dry_run {
+            let plan = plan(&target, &options)?;
+            print(&target, &plan, "would ")?;
+            continue;
+        }
+        let wish = if args.take_over { Wish::TakeOver } else { Wish::Writable };
+        let locks = match access::decide(&target.dir, target.parent.as_ref(), wish)? {
+            Access::Writable(locks) => locks,
+            Access::ReadOnly(reason) => return Err(Failure::new(Exit::No, reason)),
+        };
+        repair::settle(&*target.dir, target.parent.as_ref(), &target.name)?;
+        let plan = plan(&target, &options)?;
+        print(&target, &plan, "will ")?;
+        let mut done = 0;
+        let applied = repair::apply(&*target.dir, &plan, &options, &mut |_| done += 1);
+        locks.release_broker();
+        applied?;
+        if done > 0 {
+            output(writeln!(io::stdout(), "{}: done", target.name))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn plan(target: &Target, options: &Options) -> Result<Plan, Failure> {
+    let bar = bar();
+    bar.set_message(target.name.to_string());
+    let plan = repair::plan(&*target.dir, options, &mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    Ok(plan?)
+}
+
+fn print(target: &Target, plan: &Plan, tense: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut run = || -> io::Result<()> {
+        for step in plan.steps() {
+            for line in step.to_string().lines() {
+                writeln!(out, "{}: {tense}{line}", target.name)?;
+            }
+        }
+        for line in &plan.left {
+            writeln!(out, "{}: leaves {line}; --drop-damaged takes it out", target.name)?;
+        }
+        if plan.is_empty() {
+            writeln!(out, "{}: nothing to do", target.name)?;
+        }
+        out.flush()
+    };
+    output(run())
+}

@@ -1,0 +1,215 @@
+//! The whole tree of a mount: one partition at the root, or a data directory with many below `<topic>/<n>`. A place in it is a node and the
+//! partition that the node belongs to; the tree of a partition is the same value in both.
+
+use crate::io::{Directory, File, Space};
+use crate::types::Patience;
+use crate::view::error::Error;
+use crate::view::forest::Forest;
+use crate::view::node::{Attr, Node};
+use crate::view::stream::Reader;
+use crate::view::{Appender, Framing, Sink, View};
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// A node and where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// 0: the tree's own root and what stands beside the partitions; from 1: a partition of a data directory, numbered as they are looked at.
+    pub slot: u32,
+    /// The node.
+    pub node: Node,
+}
+
+impl Place {
+    /// The root of the mount.
+    pub const ROOT: Place = Place { slot: 0, node: Node::Root };
+}
+
+/// The tree.
+#[derive(Debug)]
+pub enum Tree {
+    /// One partition.
+    One(Arc<View>),
+    /// A data directory.
+    Many(Forest),
+}
+
+impl Tree {
+    /// The partition that a place belongs to; `None` for what stands beside the partitions.
+    ///
+    /// # Errors
+    /// Where the partition is gone or cannot be opened.
+    fn view(&self, slot: u32, patience: Patience) -> Result<Option<Arc<View>>> {
+        match self {
+            Tree::One(view) => Ok(Some(view.clone())),
+            Tree::Many(_) if slot == 0 => Ok(None),
+            Tree::Many(forest) => forest.view(slot, patience).map(Some),
+        }
+    }
+
+    fn forest(&self) -> Result<&Forest> {
+        match self {
+            Tree::Many(forest) => Ok(forest),
+            Tree::One(_) => Err(Error::not_found("there is no such file")),
+        }
+    }
+
+    /// As [`View::lookup`], over the whole tree.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup(&self, dir: &Place, name: &[u8], patience: Patience) -> Result<Place> {
+        match self.view(dir.slot, patience)? {
+            Some(view) => Ok(Place { slot: dir.slot, node: view.lookup(&dir.node, name, patience)? }),
+            None => self.forest()?.lookup(&dir.node, name, patience),
+        }
+    }
+
+    /// The place that a path below the root leads to; links are not followed.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn resolve(&self, path: &[u8], patience: Patience) -> Result<Place> {
+        let mut place = Place::ROOT;
+        for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".") {
+            place = self.lookup(&place, name, patience)?;
+        }
+        Ok(place)
+    }
+
+    /// As [`View::attr`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn attr(&self, place: &Place, patience: Patience) -> Result<Attr> {
+        match self.view(place.slot, patience)? {
+            Some(view) => view.attr(&place.node, patience),
+            None => self.forest()?.attr(&place.node),
+        }
+    }
+
+    /// As [`View::list`]; the nodes that the sink gets belong to the same partition as the directory.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list(&self, dir: &Place, cursor: u64, patience: Patience, sink: &mut Sink<'_>) -> Result<()> {
+        match self.view(dir.slot, patience)? {
+            Some(view) => view.list(&dir.node, cursor, patience, sink),
+            None => self.forest()?.list(&dir.node, cursor, sink),
+        }
+    }
+
+    /// Reads from a record's file, as [`View::read_record`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_record(&self, place: &Place, at: u64, out: &mut [u8], patience: Patience) -> Result<usize> {
+        match (&place.node, self.view(place.slot, patience)?) {
+            (Node::Record(offset, face), Some(view)) => view.read_record(*offset, *face, at, out, patience),
+            _ => Err(Error::not_found("it is no record")),
+        }
+    }
+
+    /// The file and the position of the batch that holds a record; `None` for everything else.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn stored_at(&self, place: &Place, patience: Patience) -> Result<Option<(String, u64)>> {
+        match (&place.node, self.view(place.slot, patience)?) {
+            (Node::Record(offset, _), Some(view)) => Ok(view.source().stored_at(*offset, patience)?),
+            _ => Ok(None),
+        }
+    }
+
+    /// As [`View::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(&self, place: &Place, patience: Patience) -> Result<Reader> {
+        match self.view(place.slot, patience)? {
+            Some(view) => view.open(&place.node, patience),
+            None => self.forest()?.open(&place.node, patience),
+        }
+    }
+
+    /// Opens a real file for reading.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn file(&self, place: &Place) -> Result<Arc<dyn File>> {
+        match (&place.node, self.view(place.slot, Patience::MayBlock)?) {
+            (Node::SegmentFile(name), Some(view)) => view.file(name),
+            (Node::SegmentFile(name), None) => self.forest()?.file(name),
+            _ => Err(Error::not_found("it is no real file")),
+        }
+    }
+
+    /// A new look-up of an append file.
+    ///
+    /// # Errors
+    /// As [`View::appender`].
+    pub fn appender(&self, place: &Place, framing: Framing) -> Result<Appender> {
+        match self.view(place.slot, Patience::MayBlock)? {
+            Some(view) => view.appender(framing),
+            None => Err(Error::not_found("it is no append file")),
+        }
+    }
+
+    /// As [`View::xattr`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn xattr(&self, place: &Place, name: &[u8], patience: Patience) -> Result<Vec<u8>> {
+        match self.view(place.slot, patience)? {
+            Some(view) => view.xattr(&place.node, name, patience),
+            None => Err(Error::new(crate::view::ErrorKind::NoAttribute, "there is no such attribute")),
+        }
+    }
+
+    /// As [`View::xattr_names`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn xattr_names(&self, place: &Place, patience: Patience) -> Result<Vec<Vec<u8>>> {
+        match self.view(place.slot, patience)? {
+            Some(view) => view.xattr_names(&place.node, patience),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The directory whose owner and permissions the tree has.
+    pub fn directory(&self) -> Option<&Arc<dyn Directory>> {
+        match self {
+            Tree::One(view) => view.source().files(),
+            Tree::Many(forest) => Some(forest.directory()),
+        }
+    }
+
+    /// Room on the file system of the source.
+    pub fn space(&self) -> Space {
+        match self {
+            Tree::One(view) => view.space(),
+            Tree::Many(forest) => forest.directory().space().unwrap_or_default(),
+        }
+    }
+
+    /// Notes for `errors` that a handler failed in a way that no error describes.
+    pub fn note_event(&self, sentence: &str) {
+        match self {
+            Tree::One(view) => view.note_event(sentence),
+            Tree::Many(forest) => forest.note_event(sentence),
+        }
+    }
+
+    /// Ends appending and closes every log well.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub fn close(&self) -> Result<()> {
+        match self {
+            Tree::One(view) => view.close(),
+            Tree::Many(forest) => forest.close(),
+        }
+    }
+}
