@@ -3,8 +3,11 @@
 //! 0: done. 1: the answer is no (findings, no such record, a mount refused). 2: the command line cannot be understood. 3: I/O failed.
 //! Called as `mount.offsetfs`, or with a path where a command would stand, it takes mount(8)'s arguments, and failure is 32.
 
+mod check;
 mod mount;
 mod options;
+mod recover;
+mod targets;
 mod tree;
 
 use crate::error::Error as EngineError;
@@ -130,6 +133,10 @@ enum Command {
         #[arg(long, default_value = "lines", value_parser = ["lines", "jsonl", "bin"])]
         format: String,
     },
+    /// Check every batch, index entry and side file, and say what is wrong and what to do.
+    Check(check::CheckArgs),
+    /// Cut the torn tail, make indexes anew, finish what was interrupted.
+    Recover(recover::RecoverArgs),
 }
 
 #[derive(Debug, Args)]
@@ -197,6 +204,8 @@ fn run(command: Command) -> Outcome {
         Command::Ls { source, path, long } => tree::ls(&source, &path, long),
         Command::Cat { source, paths } => tree::cat(&source, &paths),
         Command::Stat { source, path } => tree::stat(&source, path.as_deref()),
+        Command::Check(args) => check::run(&args),
+        Command::Recover(args) => recover::run(&args),
         Command::Append { source, create, take_over, format } => tree::append(&source, create, take_over, &format),
     };
     match outcome {

@@ -48,7 +48,7 @@ pub(super) fn plant(fs: &Arc<dyn FileSystem>, source: &Path, options: &Options, 
     Ok((Tree::One(Arc::new(View::new(Arc::new(local), options.zone.clone(), settings))), read_only))
 }
 
-fn output(result: io::Result<()>) -> Result<(), Failure> {
+pub(super) fn output(result: io::Result<()>) -> Result<(), Failure> {
     result.map_err(|e| match e.kind() {
         io::ErrorKind::BrokenPipe => Failure::new(Exit::Done, BROKEN_PIPE),
         _ => Failure::new(Exit::Io, format!("writing the output: {e}")),

@@ -231,6 +231,8 @@ pub fn check(
     let found = listing::list(&**dir)?;
     directory::look(&**dir, &mut report)?;
     let parent = parent.map(|p| &**p);
+    // One that came or went since the listing is a running broker's; one that cannot be looked at is an error.
+    files::is_complete(&**dir, &found)?;
     let layout = files::layout(&**dir, &found)?;
     for file in &layout.replaced {
         report.add(
@@ -252,7 +254,7 @@ pub fn check(
         Err(error) => return Err(error),
     };
     let scene = Scene { dir: &**dir, interval_bytes: LogConfig::default().index_interval_bytes, epochs: &epochs };
-    let mut running = Running::new(layout.logs.first().map(|l| l.base_offset));
+    let mut running = Running::default();
     let total: u64 = layout.logs.iter().map(|l| l.metadata.len).sum();
     let mut done = 0;
     for at in 0..layout.logs.len() {
@@ -270,7 +272,7 @@ pub fn check(
     }
     running.tell_holes(&mut report, has_been_cleaned(parent, name));
     directory::look_at_epochs(&epochs, running.next_offset(), &mut report);
-    transactions::look_at_snapshots(&**dir, &found.snapshots, &layout, &running, &mut report)?;
+    transactions::look_at_snapshots(&**dir, &found.snapshots, &layout, running.next_offset(), &running.tracker, &mut report)?;
     if let Some(parent) = parent {
         directory::look_at_checkpoints(parent, name, running.next_offset(), &mut report)?;
     }

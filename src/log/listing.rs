@@ -35,7 +35,7 @@ pub struct Listing {
     pub is_partition: bool,
     /// Whether there is any entry at all.
     pub is_empty: bool,
-    /// Names that look like parts of a segment but are no regular files, or could not be looked at; each is told once.
+    /// Names that look like parts of a segment but are no regular files; each is told once.
     pub strange: Vec<String>,
     /// Whether there are leftovers of a cleaning or a deletion.
     pub leftovers: bool,
@@ -44,7 +44,7 @@ pub struct Listing {
 /// Lists a partition directory.
 ///
 /// # Errors
-/// What the system says of the directory itself; an entry that vanishes meanwhile is passed over.
+/// What the system says of the directory itself or of a segment in it; an entry that vanishes meanwhile is passed over.
 pub fn list(dir: &dyn Directory) -> Result<Listing> {
     let mut found = Listing { is_empty: true, ..Listing::default() };
     let mut cleaned_from: Option<Offset> = None;
@@ -81,7 +81,8 @@ pub fn list(dir: &dyn Directory) -> Result<Listing> {
             }
             Ok(_) => found.strange.push(format!("{name} is no regular file; it is left out")),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => found.strange.push(format!("{name} cannot be looked at ({e}); it is left out")),
+            // A segment that cannot be looked at is there all the same: without it, its offsets would be given away again.
+            Err(e) => return Err(Error::io("look at", name, e)),
         }
     }
     if let Some(from) = cleaned_from {

@@ -172,6 +172,10 @@ pub fn settle(dir: &dyn Directory, parent: Option<&Arc<dyn Directory>>, name: &T
 /// What the system says.
 pub fn plan(dir: &dyn Directory, options: &Options, progress: &mut dyn FnMut(u64, u64)) -> Result<Plan> {
     let found = listing::list(dir)?;
+    if !files::is_complete(dir, &found)? {
+        let changed = std::io::Error::other("it changed while it was looked at; try again");
+        return Err(Error::io("list", dir.path().display(), changed));
+    }
     let layout = files::layout(dir, &found)?;
     let mut plan = Plan::default();
     leftovers::plan(dir, &found, &layout, &mut plan)?;
@@ -181,7 +185,7 @@ pub fn plan(dir: &dyn Directory, options: &Options, progress: &mut dyn FnMut(u64
         Err(error) => return Err(error),
     };
     let scene = Scene { dir, interval_bytes: options.index_interval_bytes, epochs: &epochs };
-    let mut running = Running::new(layout.logs.first().map(|l| l.base_offset));
+    let mut running = Running::default();
     let total: u64 = layout.logs.iter().map(|l| l.metadata.len).sum();
     let mut done = 0;
     for at in 0..layout.logs.len() {
@@ -191,7 +195,7 @@ pub fn plan(dir: &dyn Directory, options: &Options, progress: &mut dyn FnMut(u64
         }
         done += layout.logs[at].metadata.len;
     }
-    if !epochs_readable || (!running.epochs_agree && running.epochs != epochs) {
+    if !epochs_readable || (running.epochs_differ && running.epochs != epochs) {
         plan.group(vec![Step::LeaderEpochs(running.epochs)]);
     }
     plan_snapshots(dir, &found, &mut plan)?;

@@ -9,13 +9,19 @@
 //! tail or to a place that the offset index names. A value may contain a copy of a segment, so a right CRC alone proves nothing.
 
 use crate::error::Fault;
-use crate::log::batch::{BatchHeader, Step, verify_crc};
+use crate::log::batch::{ATTRIBUTES, BatchHeader, CRC, HEADER_SIZE, MAGIC, Step, verify_crc};
 use crate::log::index::{IndexRule, OffsetIndex, TimeEntry, encode_offset_entry, encode_time_entry, fits};
+use crate::log::record::{self, Records};
 use crate::types::{Offset, Position, TimestampMs};
 use std::collections::HashSet;
 
 /// More damaged stretches than this in one segment are told as one.
 const DAMAGE_MOST: usize = 65_536;
+
+/// A batch whose length is wrong is recognised by its CRC up to this size, in bytes.
+const REACH_MOST: usize = 2 << 20;
+/// A wrapper of magic 0 or 1 behind a damaged stretch is decoded up to this, in bytes, to learn its first offset.
+const WRAPPER_BYTES_MOST: u64 = 64 << 20;
 
 /// A stretch of a `.log` that holds no readable batch, with good batches or the segment's end behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,9 +227,8 @@ impl Pass<'_> {
         self.scan.next_offset = header.next_offset();
         self.scan.valid_end = Position::new(at + u64::from(header.size));
         if let Some(damage) = self.scan.damage.last_mut().filter(|d| d.to.get() == at) {
-            let last = header_first(&header).previous();
-            damage.offsets =
-                damage.offsets.map(|(first, _)| (first, last)).filter(|(first, last)| first <= last && header_first(&header) > *first);
+            let next = first_offset(self.log, &header, at);
+            damage.offsets = damage.offsets.map(|(first, _)| (first, next.previous())).filter(|(first, _)| next > *first);
         }
     }
 
@@ -275,6 +280,9 @@ impl Pass<'_> {
             )
             .map(|(position, _)| *position);
         let end = by_index.unwrap_or(self.log.len() as u64);
+        if self.reaches(bad, end) {
+            return by_index;
+        }
         // A batch has its magic, 0 to 2, sixteen bytes behind its start; most bytes of a value are ruled out by that alone.
         let mut at = bad + 1;
         while at < end {
@@ -287,6 +295,17 @@ impl Pass<'_> {
             at += 1;
         }
         by_index
+    }
+
+    /// Whether a bad place is surely one batch up to `end`, by its length or, where just that is wrong, by its CRC: what lies in it is then its
+    /// records, whatever they look like.
+    fn reaches(&self, bad: u64, end: u64) -> bool {
+        if matches!(BatchHeader::read(self.log, bad as usize), Ok(Step::Batch(header)) if bad + u64::from(header.size) == end) {
+            return true;
+        }
+        let bytes = self.log.get(bad as usize..end as usize).unwrap_or_default();
+        let crc = bytes.get(CRC..ATTRIBUTES).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes);
+        (HEADER_SIZE..=REACH_MOST).contains(&bytes.len()) && bytes[MAGIC] == 2 && crc == Some(crc32c::crc32c(&bytes[ATTRIBUTES..]))
     }
 
     /// A quick look before the CRC: a header that fits the segment.
@@ -379,9 +398,14 @@ fn fills(pending: &Pending, next: &BatchHeader) -> bool {
     next.base_offset.delta_from(pending.expected) == has
 }
 
-/// The first offset that a batch is known to have; a legacy wrapper tells only its last.
-fn header_first(header: &BatchHeader) -> Offset {
-    header.base_offset
+/// The first offset that a batch holds. The header of a wrapper tells its last one only, so that the wrapper is decoded.
+fn first_offset(log: &[u8], header: &BatchHeader, at: u64) -> Offset {
+    if !header.is_wrapper() {
+        return header.base_offset;
+    }
+    let bytes = log.get(at as usize..at as usize + header.size as usize).unwrap_or_default();
+    let Ok(body) = record::decode(header, bytes, WRAPPER_BYTES_MOST) else { return header.base_offset };
+    Records::in_decoded(header, &body).next().and_then(Result::ok).map_or(header.base_offset, |first| first.offset.min(header.base_offset))
 }
 
 fn in_order(header: &BatchHeader, expected: Offset, scope: Scope<'_>) -> bool {

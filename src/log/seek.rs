@@ -12,6 +12,7 @@ use crate::log::handle::{Batch, Body, Record};
 use crate::log::index::OffsetIndex;
 use crate::log::partition::{Layout, Partition};
 use crate::log::record;
+use crate::log::scan::Damage;
 use crate::log::segment::OpenSegment;
 use crate::log::verified::{self, Subject};
 use crate::types::{Offset, Patience, Position};
@@ -133,18 +134,15 @@ impl Partition {
         patience: Patience,
     ) -> Result<Result<(Batch, Arc<str>), Absent>> {
         let file = layout.segments[at].log_name_shared();
-        let damaged = |d: &crate::log::scan::Damage| {
-            Error::Corrupt(Corruption { file: file.to_string(), fault: d.fault.clone().at(d.from), offsets: d.offsets })
-        };
         match self.seek_verified(layout, at, open, offset, patience) {
             Ok(Some(batch)) => Ok(Ok((batch, file))),
             Ok(None) => match open.scan.as_ref().and_then(|s| s.damage_at(offset)) {
-                Some(damage) => Err(damaged(damage)),
+                Some(damage) => Err(damaged(&file, damage)),
                 None => Ok(Err(Absent::Gap)),
             },
             Err(Trouble::Cold) => Err(Error::WouldBlock),
             Err(Trouble::Fault(fault)) => match open.scan.as_ref().and_then(|s| s.damage_at(offset)) {
-                Some(damage) => Err(damaged(damage)),
+                Some(damage) => Err(damaged(&file, damage)),
                 None => Err(corrupt_at(&file, fault, offset)),
             },
             Err(Trouble::Index) => Err(corrupt_at(&file, Fault::new(0, "batches as they stood a moment ago", "others"), offset)),
@@ -225,6 +223,10 @@ impl Partition {
 pub(crate) fn batch(open: &Arc<OpenSegment>, header: BatchHeader, position: u64) -> Batch {
     let stored = Shared::Mapped { map: open.log.clone(), start: position, len: u64::from(header.size) };
     Batch { header, position, instance: open.instance, stored }
+}
+
+fn damaged(file: &str, damage: &Damage) -> Error {
+    Error::Corrupt(Corruption { file: file.to_owned(), fault: damage.fault.clone().at(damage.from), offsets: damage.offsets })
 }
 
 pub(crate) fn corrupt_at(file: &str, fault: Fault, offset: Offset) -> Error {

@@ -76,7 +76,7 @@ impl Writer {
     /// What the system says.
     pub fn open(partition: Arc<Partition>) -> Result<(Writer, Vec<String>)> {
         partition.may_write()?;
-        let said = recovery::recover(&partition)?;
+        let mut said = recovery::recover(&partition)?;
         let dir = partition.directory().clone();
         let config = partition.config().clone();
         let now = partition.clock().now();
@@ -97,14 +97,22 @@ impl Writer {
             }
         };
         partition.owned_by_writer();
-        let epochs = checkpoint::read_leader_epochs(&*dir).unwrap_or_default();
+        let (epochs, readable) = match checkpoint::read_leader_epochs(&*dir) {
+            Ok(epochs) => (epochs, true),
+            Err(Error::Corrupt(corruption)) => {
+                said.push(format!("{corruption}; the epoch of the last batch is gone on with, and the file stays as it is"));
+                (Vec::new(), false)
+            }
+            Err(error) => return Err(error),
+        };
         let epoch = match (epochs.last(), partition.last_epoch().filter(|e| *e >= 0)) {
             (Some(last), _) => last.epoch,
             (None, Some(last)) => last,
-            (None, None) => {
+            (None, None) if readable => {
                 checkpoint::write_leader_epochs(&*dir, &[EpochEntry { epoch: 0, start: bounds.log_end }])?;
                 0
             }
+            (None, None) => 0,
         };
         let writer = Writer { next_offset: bounds.log_end, partition, active, rolled: Vec::new(), epoch, poisoned: None };
         writer.active.publish();

@@ -1,7 +1,7 @@
 //! The files of a partition as Kafka would see them, and their bytes through maps.
 
 use crate::error::{Error, Result};
-use crate::io::{Directory, Map, Open};
+use crate::io::{Directory, Kind, Map, Open};
 use crate::log::listing::{Listing, LogFile};
 use crate::log::names;
 use crate::log::scan::{Scan, Scope, scan};
@@ -44,6 +44,37 @@ impl Layout {
     pub(crate) fn is_end(&self, at: usize) -> bool {
         self.logs.iter().skip(at + 1).all(|l| l.metadata.len == 0)
     }
+}
+
+/// Whether a listing has every log of the directory; one that could not be looked at is not simply missing, and what it holds is not lost.
+///
+/// # Errors
+/// What the system says of a log that the listing left out.
+pub(crate) fn is_complete(dir: &dyn Directory, found: &Listing) -> Result<bool> {
+    let entries = dir.list().map_err(|e| Error::io("list", dir.path().display(), e))?;
+    let parsed = |name: &OsStr| name.to_str().and_then(|name| names::parse(name).map(|(base, suffix)| (base, suffix.to_owned())));
+    let named: Vec<(&OsStr, Offset, String)> = entries
+        .iter()
+        .filter(|e| e.kind == Kind::File)
+        .filter_map(|e| parsed(&e.name).map(|(base, suffix)| (&*e.name, base, suffix)))
+        .collect();
+    let cleaned_from = named.iter().filter(|(.., suffix)| suffix.ends_with(names::CLEANED)).map(|(_, base, _)| *base).min();
+    let swap = format!("{}{}", names::LOG, names::SWAP);
+    for (name, base, suffix) in named {
+        let listed = match suffix.as_str() {
+            names::LOG => &found.logs,
+            other if other == swap && cleaned_from.is_none_or(|from| base < from) => &found.swaps,
+            _ => continue,
+        };
+        if listed.binary_search_by_key(&base, |l| l.base_offset).is_err() {
+            match dir.metadata(name) {
+                Ok(_) => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(e) => return Err(Error::io("look at", name.to_string_lossy(), e)),
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// What counts in a directory (format reference 8, step 2).

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Fault, Result};
 use crate::io::Directory;
-use crate::log::batch::{BatchHeader, Step};
+use crate::log::batch::{BatchHeader, Step, verify_crc};
 use crate::log::check::files::{self, Layout};
 use crate::log::check::gaps::Gaps;
 use crate::log::check::indexes::{OffsetWalk, TimeEnd, TimeWalk, Trim, look_at_trim, trim_of};
@@ -16,7 +16,7 @@ use crate::log::names;
 use crate::log::record::{Records, decode};
 use crate::log::scan::{Damage, Scan};
 use crate::log::segment::LOG_LEN_MAX;
-use crate::types::{Offset, TimestampMs, TimestampType};
+use crate::types::{Offset, Position, TimestampMs, TimestampType};
 
 const DROP: &str = "offsetfs recover --drop-damaged takes it out and keeps its neighbours and a copy of its bytes";
 /// Progress is told each time so many bytes are done.
@@ -35,33 +35,19 @@ pub(crate) struct Scene<'a> {
 }
 
 /// What goes on from segment to segment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Running {
     pub(crate) tracker: Tracker,
-    /// The base offset of the first segment.
-    pub(crate) first: Offset,
     next_offset: Option<Offset>,
     gaps: bool,
     holes: Vec<(String, Offset, Offset)>,
     /// The leader epochs as the batches have them, for a checkpoint made anew.
     pub(crate) epochs: Vec<EpochEntry>,
-    pub(crate) epochs_agree: bool,
+    /// Whether batches have other epochs than the checkpoint gives their offsets.
+    pub(crate) epochs_differ: bool,
 }
 
 impl Running {
-    /// Before the first segment, which has this base offset.
-    pub(crate) fn new(first: Option<Offset>) -> Running {
-        Running {
-            tracker: Tracker::default(),
-            first: first.unwrap_or_default(),
-            next_offset: None,
-            gaps: false,
-            holes: Vec::new(),
-            epochs: Vec::new(),
-            epochs_agree: true,
-        }
-    }
-
     /// The offset behind the last good batch; `None` without a segment.
     pub(crate) fn next_offset(&self) -> Option<Offset> {
         self.next_offset
@@ -154,7 +140,9 @@ pub(crate) fn examine(
     let mut scan = files::scan_log(bytes, base, limit, scene.interval_bytes, entries);
     log.still_whole()?;
     if !layout.is_end(at) {
-        seal_tail(&mut scan, limit);
+        seal_tail(&mut scan, limit.map_or(Offset::MAX, Offset::previous));
+    } else if let Some(last) = scan.tail.as_ref().and_then(|tail| whole_batch(bytes, tail.from)) {
+        seal_tail(&mut scan, last);
     }
     report.segments += 1;
     report.bytes += bytes.len() as u64;
@@ -183,7 +171,7 @@ pub(crate) fn examine(
 
     gaps.tell(&name, report);
     running.gaps |= gaps.any();
-    running.epochs_agree &= wrong_epochs == 0;
+    running.epochs_differ |= wrong_epochs > 0;
     // A sealed segment without a byte is what a cleaning leaves of one that it emptied.
     running.gaps |= bytes.is_empty() && limit.is_some();
     if let Some(before) = running.next_offset.filter(|next| *next < base) {
@@ -228,10 +216,17 @@ pub(crate) fn examine(
     Ok(Some(Examined { scan, unreadable, indexes_sound: sound, txnindex }))
 }
 
-/// In a segment with more behind it nothing is a torn tail.
-fn seal_tail(scan: &mut Scan, limit: Option<Offset>) {
+/// The last offset of a batch that is whole and right in itself, whatever stands before it: no torn write leaves one.
+fn whole_batch(log: &[u8], at: Position) -> Option<Offset> {
+    let at = usize::try_from(at.get()).ok()?;
+    let Ok(Step::Batch(header)) = BatchHeader::read(log, at) else { return None };
+    verify_crc(&header, log.get(at..at + header.size as usize)?).ok()?;
+    Some(header.last_offset)
+}
+
+/// What stands at the end is no torn tail but damage, which costs offsets up to `last`.
+fn seal_tail(scan: &mut Scan, last: Offset) {
     if let Some(tail) = scan.tail.take() {
-        let last = limit.map_or(Offset::MAX, Offset::previous);
         let offsets = Some((scan.next_offset, last)).filter(|(first, last)| first <= last);
         scan.damage.push(Damage { from: tail.from, to: tail.from.plus(tail.bytes), offsets, fault: tail.fault });
     }

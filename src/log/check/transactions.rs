@@ -6,7 +6,6 @@ use crate::error::{Error, Fault, Result};
 use crate::io::Directory;
 use crate::log::batch::{BatchHeader, Step};
 use crate::log::check::files::{self, Layout};
-use crate::log::check::segment::Running;
 use crate::log::check::{Finding, Report};
 use crate::log::listing::LogFile;
 use crate::log::names;
@@ -273,10 +272,11 @@ pub(crate) fn look_at_snapshots(
     dir: &dyn Directory,
     snapshots: &[Offset],
     layout: &Layout,
-    running: &Running,
+    end: Option<Offset>,
+    tracker: &Tracker,
     report: &mut Report,
 ) -> Result<()> {
-    let end = running.next_offset();
+    let first_base = layout.logs.first().map(|l| l.base_offset).unwrap_or_default();
     let mut newest = true;
     for offset in snapshots.iter().rev() {
         let name = names::of(*offset, names::SNAPSHOT);
@@ -308,10 +308,10 @@ pub(crate) fn look_at_snapshots(
                     .means("a broker deletes it at its start"),
             );
         }
-        if newest && !running.tracker.doubted {
+        if newest && !tracker.doubted {
             for (producer_id, first) in open.iter().map(|t| (t.producer_id, t.first)) {
-                let by_log = running.tracker.open.get(&producer_id).map(|(first, _)| *first);
-                if by_log.is_some_and(|by_log| by_log < *offset && by_log != first && first >= running.first) {
+                let by_log = tracker.open.get(&producer_id).map(|(first, _)| *first);
+                if by_log.is_some_and(|by_log| by_log < *offset && by_log != first && first >= first_base) {
                     let expected = format!("the transaction of producer {producer_id} to begin at {}", by_log.unwrap_or_default());
                     report.add(
                         Finding::wrong(&name, expected, format!("{first}"))
@@ -321,7 +321,7 @@ pub(crate) fn look_at_snapshots(
                 }
             }
             let mut missing: Vec<(Offset, i64)> =
-                running.tracker.open.iter().filter(|(_, (first, _))| first < offset).map(|(id, (first, _))| (*first, *id)).collect();
+                tracker.open.iter().filter(|(_, (first, _))| first < offset).map(|(id, (first, _))| (*first, *id)).collect();
             missing.retain(|(_, id)| open.iter().all(|t| t.producer_id != *id));
             missing.sort();
             for (first, producer_id) in missing.into_iter().take(TOLD_MOST) {
