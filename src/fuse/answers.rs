@@ -11,10 +11,10 @@ use super::reply::{self, Fail, Failure, Ownership, errno};
 use super::segments::OpenFiles;
 use super::{Answered, GENERATION};
 use crate::types::Patience;
-use crate::view::{Lifetime, Node, Place, Reader, Tree};
+use crate::view::{FileKind, Lifetime, Node, Place, Reader, Tree};
 use fuser::{
-    Errno, FileHandle, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -69,6 +69,9 @@ pub(super) struct Read {
     /// The thread that reads; 0 for one outside of this process's pid namespace.
     pub(super) thread: u32,
 }
+
+/// Adds an entry to a listing: its partition, name, kind, node where that is known, and the cursor behind it; says whether the reply is full.
+type Add<'a> = dyn FnMut(u32, &[u8], FileKind, Option<&Node>, u64) -> bool + 'a;
 
 /// Runs the body of a handler. A panic drops its reply, which answers EIO, and is noted.
 pub(super) fn guard(answers: &Answers, request: &'static str, body: impl FnOnce()) {
@@ -369,33 +372,60 @@ impl Answers {
     }
 
     pub(super) fn list(&self, number: u64, cursor: u64, patience: Patience, mut reply: ReplyDirectory) -> Answered<ReplyDirectory> {
-        let dir = match self.place(number) {
-            Ok(dir) => dir,
-            Err(failure) => return settle(Err(failure), patience, reply, |_, ()| ()),
-        };
+        let result = self.list_into(number, cursor, patience, &mut |slot, name, kind, node, behind| {
+            let inode = match (name, node) {
+                (b".", _) => number,
+                (b"..", _) => reply::PARENT,
+                (_, node) => self.inodes.number(slot, node),
+            };
+            reply.add(INodeNo(inode), behind, reply::file_type(kind), OsStr::from_bytes(name))
+        });
+        settle(result, patience, reply, |reply, ()| reply.ok())
+    }
+
+    /// The same, and with each name its attributes, where its number needs no table; the others are looked up by the kernel when it wants them.
+    pub(super) fn list_with_attributes(
+        &self,
+        number: u64,
+        cursor: u64,
+        patience: Patience,
+        mut reply: ReplyDirectoryPlus,
+    ) -> Answered<ReplyDirectoryPlus> {
+        let result = self.list_into(number, cursor, patience, &mut |slot, name, kind, node, behind| {
+            let name = OsStr::from_bytes(name);
+            if let Some(node) = node.filter(|node| matches!(node, Node::Record(..)))
+                && let inode = self.inodes.number(slot, Some(node))
+                && inode != inode::UNKNOWN
+                && let Ok(attr) = self.tree.attr(&Place { slot, node: node.clone() }, patience)
+            {
+                let attributes = self.ownership.attributes(inode, node, &attr);
+                return reply.add(INodeNo(inode), behind, name, &reply::ttls(attr.lifetime).0, &attributes, GENERATION);
+            }
+            let attributes = self.ownership.bare(reply::file_type(kind));
+            reply.add(INodeNo(0), behind, name, &Duration::ZERO, &attributes, GENERATION)
+        });
+        settle(result, patience, reply, |reply, ()| reply.ok())
+    }
+
+    /// Lists a directory from a cursor on, the dots first, until `add` says that the reply is full.
+    fn list_into(&self, number: u64, cursor: u64, patience: Patience, add: &mut Add<'_>) -> Result<(), Failure> {
+        let dir = self.place(number)?;
         let mut filled = false;
-        for (behind, name, inode) in [(1, ".", number), (DOTS, "..", reply::PARENT)] {
+        for (behind, name) in [(1, &b"."[..]), (DOTS, b"..")] {
             if cursor < behind {
-                if reply.add(INodeNo(inode), behind, FileType::Directory, name) {
-                    reply.ok();
+                if add(dir.slot, name, FileKind::Directory, None, behind) {
                     return Ok(());
                 }
                 filled = true;
             }
         }
         let result = self.tree.list(&dir, cursor.saturating_sub(DOTS), patience, &mut |name, kind, node, behind| {
-            let full = reply.add(
-                INodeNo(self.inodes.number(dir.slot, node)),
-                behind.saturating_add(DOTS),
-                reply::file_type(kind),
-                OsStr::from_bytes(name),
-            );
+            let full = add(dir.slot, name, kind, node, behind.saturating_add(DOTS));
             filled |= !full;
             !full
         });
         // What was found before an error is shown; the next request meets the error alone.
-        let result = if filled { Ok(()) } else { result.map_err(Failure::from) };
-        settle(result, patience, reply, |reply, ()| reply.ok())
+        if filled { Ok(()) } else { result.map_err(Failure::from) }
     }
 
     pub(super) fn space(&self, reply: ReplyStatfs) {

@@ -29,8 +29,9 @@ use crate::types::Patience;
 use answers::Answers;
 use fuser::{
     AccessFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
-    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -81,6 +82,10 @@ impl fuser::Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // One by one: a bit that this kernel does not have would lose the others.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        // Attributes come along with names where the kernel sees that they are asked for, as `ls -l` does.
+        for flag in [InitFlags::FUSE_DO_READDIRPLUS, InitFlags::FUSE_READDIRPLUS_AUTO] {
+            let _ = config.add_capabilities(flag);
+        }
         // Two, so that the log may lie on an overlay.
         if config.set_max_stack_depth(2).is_err() || config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_err() {
             self.answers.without_passthrough();
@@ -215,6 +220,16 @@ impl fuser::Filesystem for Adapter {
             |answers, reply| answers.list(number.0, cursor, Patience::AtOnce, reply),
             || (),
             move |answers, (), reply| answers.list(number.0, cursor, Patience::MayBlock, reply),
+        );
+    }
+
+    fn readdirplus(&self, _: &Request, number: INodeNo, _: FileHandle, cursor: u64, reply: ReplyDirectoryPlus) {
+        self.ask(
+            "readdirplus",
+            reply,
+            |answers, reply| answers.list_with_attributes(number.0, cursor, Patience::AtOnce, reply),
+            || (),
+            move |answers, (), reply| answers.list_with_attributes(number.0, cursor, Patience::MayBlock, reply),
         );
     }
 

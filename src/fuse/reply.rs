@@ -3,8 +3,8 @@
 use super::inode;
 use crate::view::{Attr, Error, ErrorKind, FileKind, Lifetime, Node, Time};
 use fuser::{
-    Errno, FileAttr, FileType, FopenFlags, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr,
+    Errno, FileAttr, FileType, FopenFlags, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -82,7 +82,7 @@ macro_rules! fail {
     })* };
 }
 
-fail!(ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr);
+fail!(ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr);
 
 /// Whose files the mount shows, and which permission bits at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +127,28 @@ impl Ownership {
             gid: self.gid,
             rdev: 0,
             blksize: if matches!(node, Node::Range(_)) { RANGE_BLOCK } else { BLOCK },
+            flags: 0,
+        }
+    }
+
+    /// What goes with a name in a listing whose attributes were not looked for: its kind alone.
+    pub(super) fn bare(&self, kind: FileType) -> FileAttr {
+        let none = SystemTime::UNIX_EPOCH;
+        FileAttr {
+            ino: INodeNo(super::inode::UNKNOWN),
+            size: 0,
+            blocks: 0,
+            atime: none,
+            mtime: none,
+            ctime: none,
+            crtime: none,
+            kind,
+            perm: 0,
+            nlink: 1,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: 0,
+            blksize: BLOCK,
             flags: 0,
         }
     }
