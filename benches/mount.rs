@@ -10,13 +10,13 @@
 //! A row holds if its time is at most 1.15 times (the null file system's time for the same requests + the time of the same work in process).
 
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr,
-    ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, SessionACL, WriteFlags,
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags,
+    ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, SessionACL, WriteFlags,
 };
 use offsetfs::io::FileSystem;
 use offsetfs::io::os::OsFileSystem;
-use offsetfs::source::local::{Local, Options};
 use offsetfs::source::NewRecord;
+use offsetfs::source::local::{Local, Options};
 use offsetfs::types::{Patience, TimestampMs};
 use offsetfs::view::{Node, View, time::Zone};
 use std::ffi::OsStr;
@@ -122,7 +122,6 @@ impl Filesystem for Null {
         let from = (at as usize).min(VALUE_BYTES);
         reply.data(&VALUE[from..]);
     }
-    #[expect(clippy::too_many_arguments, reason = "the signature is fuser's")]
     fn write(
         &self,
         _: &Request,
@@ -256,7 +255,8 @@ impl Random {
 fn ask(figure: &str, arguments: &[&dyn std::fmt::Display]) -> f64 {
     let program = std::env::current_exe().expect("this program");
     let arguments = arguments.iter().map(|a| a.to_string());
-    let output = Command::new("taskset").args(["-c", CPU]).arg(program).args(["client", figure]).args(arguments).output().expect("the client runs");
+    let output =
+        Command::new("taskset").args(["-c", CPU]).arg(program).args(["client", figure]).args(arguments).output().expect("the client runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("a figure")
 }
@@ -358,7 +358,11 @@ fn table(arguments: &[String]) {
         let _ = fs::remove_dir_all(&fresh);
         let mount = |source: &Path, options: &str| {
             let mut command = Command::new("taskset");
-            command.args(["-c", CPU, env!("CARGO_BIN_EXE_offsetfs"), "mount", "-f", "--create"]).arg(source).arg(&ours).args(["-o", options]);
+            command
+                .args(["-c", CPU, env!("CARGO_BIN_EXE_offsetfs"), "mount", "-f", "--create"])
+                .arg(source)
+                .arg(&ours)
+                .args(["-o", options]);
             Mounted::new(command, &ours)
         };
         let nothing = || {
