@@ -20,7 +20,7 @@ use offsetfs::log::config::LogConfig;
 use offsetfs::log::encode::NewRecord;
 use offsetfs::log::partition::Partition;
 use offsetfs::log::prepare::{Prepared, prepare};
-use offsetfs::log::seek::Found;
+use offsetfs::log::seek;
 use offsetfs::log::segment::OpenSegments;
 use offsetfs::log::walk::{Item, Look};
 use offsetfs::log::writer::{Sealing, Writer};
@@ -61,6 +61,9 @@ impl Random {
         self.below(times) == 0
     }
 }
+
+/// Offsets and values, in order.
+type Found = Vec<(i64, Vec<u8>)>;
 
 /// What the log may hold and must hold.
 #[derive(Clone, Default)]
@@ -116,7 +119,7 @@ impl Machine {
 }
 
 /// All that a walk finds: offsets and values, and whether it met damage.
-fn read_all(partition: &Partition) -> Verdict<(Vec<(i64, Vec<u8>)>, bool)> {
+fn read_all(partition: &Partition) -> Verdict<(Found, bool)> {
     let bounds = partition.bounds();
     let mut walk = partition.walk(bounds.log_start, bounds.log_end, Look::Batches, Patience::MayBlock);
     let (mut found, mut damaged) = (Vec::new(), false);
@@ -331,7 +334,7 @@ fn judge(machine: Machine, ledger: &Ledger, random: &mut Random) -> Verdict<()> 
 }
 
 /// Every acknowledged record is there, by both ways of reading, and every record that is there was given to the log for that offset.
-fn holds(partition: &Partition, ledger: &Ledger) -> Verdict<Vec<(i64, Vec<u8>)>> {
+fn holds(partition: &Partition, ledger: &Ledger) -> Verdict<Found> {
     let (found, _) = read_all(partition)?;
     if !found.is_sorted_by(|a, b| a.0 < b.0) {
         return Err("the offsets do not rise".to_owned());
@@ -345,8 +348,8 @@ fn holds(partition: &Partition, ledger: &Ledger) -> Verdict<Vec<(i64, Vec<u8>)>>
         let by_walk = found.binary_search_by_key(&offset, |f| f.0).map(|at| &found[at].1);
         let by_offset = partition.record(Offset::new(offset).expect("not negative"), Patience::MayBlock);
         let by_offset = match &by_offset {
-            Ok(Found::Record(record)) => record.value(),
-            Ok(Found::Absent(absent)) => return Err(format!("acknowledged offset {offset} of {}: {absent:?}", ledger.acknowledged)),
+            Ok(seek::Found::Record(record)) => record.value(),
+            Ok(seek::Found::Absent(absent)) => return Err(format!("acknowledged offset {offset} of {}: {absent:?}", ledger.acknowledged)),
             Err(error) => return Err(format!("acknowledged offset {offset} of {}: {error}", ledger.acknowledged)),
         };
         if by_walk != Ok(want) || by_offset != Some(want.as_slice()) {

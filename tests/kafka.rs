@@ -3,6 +3,8 @@
 //! Runs under `OFFSETFS_TEST_KAFKA=1` only. `tests/kafka/kafka.sh` fetches Apache Kafka 4.3.1 and runs its dump tool, which checks each
 //! batch's CRC, decodes each record, and compares the indexes with the log.
 
+#[path = "kafka/dump.rs"]
+mod dump;
 #[path = "common/encode.rs"]
 mod encode;
 #[path = "common/on_request.rs"]
@@ -23,6 +25,8 @@ fn main() -> ExitCode {
             ("kafka_accepts_every_message_of_the_encoder", kafka_accepts_every_message_of_the_encoder),
             ("kafka_complains_of_damage", kafka_complains_of_damage),
             ("kafka_accepts_what_offsetfs_appends", kafka_accepts_what_offsetfs_appends),
+            ("dump_shows_what_kafkas_own_tool_shows", dump::dump_shows_what_kafkas_own_tool_shows),
+            ("dump_decodes_kafkas_own_topics_as_kafka_does", dump::dump_decodes_kafkas_own_topics_as_kafka_does),
         ],
     )
 }

@@ -7,7 +7,9 @@
 mod common;
 
 use common::encode::{Batch, crc32c, indexes};
+use common::partition::PartitionDir;
 use offsetfs::error::Error;
+use offsetfs::io::os::OsFileSystem;
 use offsetfs::io::sim::SimDisk;
 use offsetfs::io::{Clock, FileSystem};
 use offsetfs::log::compression::Codec;
@@ -19,10 +21,15 @@ use offsetfs::types::{Offset, Patience, TimestampMs};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 const DIRECTORY: &str = "/topic-0";
 const BEGINNING_MS: i64 = 1_700_000_000_000;
+
+/// A header as the log takes it.
+type HeaderOf<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// A record as it was given to the log, with the time that the log keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +159,7 @@ impl Harness {
     }
 
     fn append(&mut self, records: &[Rec], durable: bool) {
-        let headers: Vec<Vec<(&[u8], Option<&[u8]>)>> =
+        let headers: Vec<Vec<HeaderOf<'_>>> =
             records.iter().map(|r| r.headers.iter().map(|(name, value)| (name.as_slice(), value.as_deref())).collect()).collect();
         let mut new = records.iter().zip(&headers).map(|(record, headers)| NewRecord {
             timestamp: TimestampMs::new(record.timestamp),
@@ -382,6 +389,46 @@ fn config() -> impl Strategy<Value = LogConfig> {
             ..LogConfig::default()
         },
     )
+}
+
+#[test]
+fn a_reader_beside_the_writer_follows_it() {
+    let directory = PartitionDir::new("topic-0");
+    let filesystem: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+    let config = LogConfig { segment_bytes: 300, segment_index_bytes: 240, ..LogConfig::default() };
+    let open = |wish| {
+        let options = Options { wish, create: wish == Wish::Writable, config: config.clone() };
+        Local::open(&filesystem, directory.path(), options).expect("the directory can be opened")
+    };
+    let writer = open(Wish::Writable);
+    let mut reader = None;
+    for number in 0..60 {
+        let value = format!("value {number}");
+        let new = NewRecord { timestamp: TimestampMs::new(BEGINNING_MS), key: None, value: Some(value.as_bytes()), headers: &[] };
+        let (sender, receiver) = sync_channel(1);
+        let done = Box::new(move |result| sender.send(result).expect("somebody waits"));
+        writer.append(&mut std::iter::once(new), false, done).expect("a small record");
+        receiver.recv().expect("an answer").expect("an append");
+        // Every third record rolls the log: the reader has to find new bytes, new segments, and indexes that are trimmed.
+        let reader = reader.get_or_insert_with(|| open(Wish::ReadOnly));
+        let mut asked = 0;
+        loop {
+            match reader.record(offset(number), Patience::MayBlock).expect("a look-up beside the writer") {
+                Found::Record(record) => break assert_eq!(record.value(), Some(value.as_bytes())),
+                Found::Absent(absent) => assert!(matches!(absent, Absent::BeyondLogEnd(_)), "{number}: {absent:?}"),
+            }
+            asked += 1;
+            assert!(asked < 2_000, "{number} does not appear");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let mut batches = reader.as_ref().expect("a reader").batches(Offset::ZERO, Offset::MAX);
+    let mut records = 0;
+    while let Some(body) = batches.next(Patience::MayBlock).expect("a range beside the writer") {
+        records += body.records().count();
+    }
+    assert_eq!(records, 60);
+    writer.close().expect("a clean close");
 }
 
 proptest! {

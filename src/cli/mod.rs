@@ -4,6 +4,7 @@
 //! Called as `mount.offsetfs`, or with a path where a command would stand, it takes mount(8)'s arguments, and failure is 32.
 
 mod check;
+pub mod dump;
 mod mount;
 mod options;
 mod recover;
@@ -48,10 +49,17 @@ impl From<EngineError> for Failure {
             | EngineError::Locked { .. }
             | EngineError::ReadOnly { .. }
             | EngineError::RecordTooLarge { .. } => Exit::No,
+            EngineError::Io { source, .. } if is_refusal(source) => Exit::No,
             _ => Exit::Io,
         };
         Failure::new(exit, error.to_string())
     }
+}
+
+/// Whether the system says that the command asks for what is not there or not allowed, rather than that a disk failed.
+fn is_refusal(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | ReadOnlyFilesystem)
 }
 
 impl From<crate::view::Error> for Failure {
@@ -135,6 +143,8 @@ enum Command {
     },
     /// Check every batch, index entry and side file, and say what is wrong and what to do.
     Check(check::CheckArgs),
+    /// Show what stands in segment, index and state files, in the lines of Kafka's dump tool.
+    Dump(dump::DumpArgs),
     /// Cut the torn tail, make indexes anew, finish what was interrupted.
     Recover(recover::RecoverArgs),
 }
@@ -176,7 +186,7 @@ pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let outcome = match mount::helper_arguments(&arguments) {
         Some(Ok(helper)) => mount::run_helper(helper),
-        Some(Err(failure)) => Err(failure),
+        Some(Err(failure)) => Err(Failure { exit: Exit::MountFailed, ..failure }),
         None => match Cli::try_parse_from(&arguments) {
             Ok(cli) => run(cli.command),
             Err(error) => {
@@ -205,6 +215,7 @@ fn run(command: Command) -> Outcome {
         Command::Cat { source, paths } => tree::cat(&source, &paths),
         Command::Stat { source, path } => tree::stat(&source, path.as_deref()),
         Command::Check(args) => check::run(&args),
+        Command::Dump(args) => dump::command(&args),
         Command::Recover(args) => recover::run(&args),
         Command::Append { source, create, take_over, format } => tree::append(&source, create, take_over, &format),
     };

@@ -87,12 +87,15 @@ fn start_background(args: &MountArgs) -> Outcome {
         }
     }
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let mut word = String::new();
     if let Some(output) = child.stdout.take() {
-        BufReader::new(output).read_line(&mut word)?;
-    }
-    if word.trim_end() == READY {
-        return Ok(Exit::Done);
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            if line == READY {
+                return Ok(Exit::Done);
+            }
+            // Nothing can be done where even that cannot be written.
+            let _ = writeln!(std::io::stderr(), "{line}");
+        }
     }
     let status = child.wait()?;
     let mut said = String::new();
@@ -135,7 +138,9 @@ fn serve(args: &MountArgs, options: Options) -> Outcome {
     let (tree, read_only) = super::tree::plant(&fs, &source, &Options { wish, ..options.clone() }, args.create)?;
     if let (Some(reason), false) = (read_only, wish == Wish::ReadOnly) {
         config.read_only = true;
-        let _ = writeln!(std::io::stderr(), "offsetfs: mounted read-only: {reason}");
+        let line = format!("offsetfs: mounted read-only: {reason}");
+        // In the background the starter has the terminal, and passes on what is said before the word. Who does not listen misses a line.
+        let _ = if args.background { writeln!(std::io::stdout(), "{line}") } else { writeln!(std::io::stderr(), "{line}") };
         log::warn!("mounted read-only: {reason}");
     }
     let background = args.background;

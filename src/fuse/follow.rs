@@ -228,7 +228,9 @@ fn request_limit() -> Option<Duration> {
 
 /// Whether a signal waits for a thread that its read keeps from being delivered, or the thread is gone.
 fn is_interrupted(thread: u32) -> bool {
-    thread != 0 && fs::read_to_string(format!("/proc/{thread}/status")).map_or(true, |status| has_signal(&status))
+    // The name of the process, which stands in it, may be any bytes.
+    let waits = |status: Vec<u8>| has_signal(&String::from_utf8_lossy(&status));
+    thread != 0 && fs::read(format!("/proc/{thread}/status")).map_or(true, waits)
 }
 
 /// Whether `/proc/<pid>/status` names a pending signal that is neither blocked nor ignored. Those that stop a process do not count,

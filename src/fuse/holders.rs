@@ -103,12 +103,11 @@ impl Search {
     }
 }
 
-/// The parent of a process, from the fourth field of its `stat`; the second one is a name in parentheses that may hold anything.
+/// The parent of a process. Not out of `stat`: reading that waits for an `execve` of the process to end, and the close that is being
+/// answered may be part of one (a descriptor with close-on-exec), so that both would wait for ever.
 fn parent_of(process: u32) -> Option<u32> {
-    let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
-    let behind_name = stat.iter().rposition(|byte| *byte == b')')?;
-    let fields = std::str::from_utf8(stat.get(behind_name + 1..)?).ok()?;
-    fields.split_ascii_whitespace().nth(1)?.parse().ok()
+    let status = fs::read(format!("/proc/{process}/status")).ok()?;
+    String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 #[cfg(test)]

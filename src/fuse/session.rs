@@ -327,7 +327,13 @@ impl End {
 
 /// The mount point without links, once it is known to be free. A dead mount of ours on it is taken away.
 fn free_mountpoint(config: &MountConfig) -> Result<PathBuf, MountError> {
-    let unusable = |error| MountError::Mountpoint { path: config.mountpoint.clone(), error };
+    let unusable = |error: io::Error| {
+        let error = match error.kind() {
+            io::ErrorKind::NotFound => io::Error::new(error.kind(), "there is no such directory; make it first (mkdir)"),
+            _ => error,
+        };
+        MountError::Mountpoint { path: config.mountpoint.clone(), error }
+    };
     let path = mounts::resolve(&config.mountpoint).map_err(unusable)?;
     for _ in 0..DEAD_MOST {
         let Some(mounted) = mounts::top(&path).map_err(unusable)? else { break };

@@ -467,3 +467,6 @@ fn again(error: &Error) -> Error {
         other => Error::Poisoned { reason: other.to_string() },
     }
 }
+
+#[cfg(test)]
+mod tests;

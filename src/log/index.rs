@@ -93,6 +93,15 @@ impl<'a> OffsetIndex<'a> {
         Some(OffsetEntry { offset: self.base.checked_add(i64::from(relative))?, position: Position::new(position) })
     }
 
+    /// Whether a batch that the entry at a place names, by its base offset and its position, begins behind the batch that the entry before it names.
+    /// No entry names the first batch of a segment, so that there is always one before it.
+    pub fn lies_behind(&self, at: usize, base_offset: Offset, position: u64) -> bool {
+        match at.checked_sub(1) {
+            Some(before) => self.entry(before).is_some_and(|before| before.offset < base_offset),
+            None => position == 0 || self.base < base_offset,
+        }
+    }
+
     /// The place of the greatest entry at or below an offset, by binary search with the upper middle; any bytes give some answer.
     #[inline]
     pub fn floor(&self, target: Offset) -> Option<usize> {

@@ -13,6 +13,7 @@ pub mod commit;
 pub mod compression;
 pub mod config;
 pub mod decoded;
+pub mod decoders;
 pub mod encode;
 pub mod handle;
 pub mod index;

@@ -12,7 +12,6 @@ use crate::log::index::{OffsetIndex, used_offset_bytes};
 use crate::log::listing::{self, Listing, LogFile};
 use crate::log::names;
 use crate::log::scan::{Scan, Scope, Tail, scan};
-use crate::log::seek::lies_behind;
 use crate::log::segment::{OpenSegment, OpenSegments, Role, Segment};
 use crate::log::transactions::Transactions;
 use crate::types::{Offset, Patience, Position, TimestampMs, TopicPartition};
@@ -25,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// A directory whose lock we do not hold is looked at again when this has passed since the last look.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Times of files are coarse: two changes this close to each other, in milliseconds, may have the same.
+const SETTLED_MS: i64 = 1000;
 
 /// The segments in order.
 #[derive(Debug, Default)]
@@ -135,6 +137,8 @@ impl Partition {
         opened: Arc<OpenSegments>,
         foreign: bool,
     ) -> Result<Partition> {
+        // Looked at before the listing: what changes behind it is then noticed.
+        let directory_mtime_ns = dir.own_metadata().map_or(0, |m| m.mtime_ns);
         let found = listing::list(&*dir)?;
         let log_start = listing::checkpointed_log_start(&*dir, parent.as_deref(), &name)?;
         let unclean_from = listing::unclean_from(&*dir, parent.as_deref(), &found.logs, &name)?;
@@ -161,7 +165,7 @@ impl Partition {
         };
         {
             let mut watch = partition.watch.lock();
-            watch.directory_mtime_ns = partition.dir.own_metadata().map_or(0, |m| m.mtime_ns);
+            watch.directory_mtime_ns = partition.settled(directory_mtime_ns);
             watch.parent_mtime_ns = partition.parent_mtime();
             partition.lay_out(&found, log_start, &mut watch)?;
         }
@@ -333,6 +337,12 @@ impl Partition {
         Ok(found)
     }
 
+    /// A directory's time as it may be compared with later: 0, which none has, while another change could still get the same time.
+    fn settled(&self, mtime_ns: i64) -> i64 {
+        let age_ms = self.clock.now().get().saturating_sub(mtime_ns.div_euclid(1_000_000));
+        if age_ms > SETTLED_MS { mtime_ns } else { 0 }
+    }
+
     fn parent_mtime(&self) -> i64 {
         let Some(parent) = &self.parent else { return 0 };
         parent.metadata(OsStr::new(names::LOG_START)).map_or(0, |m| m.mtime_ns)
@@ -356,7 +366,7 @@ impl Partition {
         if directory_mtime_ns != watch.directory_mtime_ns || parent_mtime_ns != watch.parent_mtime_ns {
             let found = listing::list(&*self.dir)?;
             let log_start = listing::checkpointed_log_start(&*self.dir, self.parent.as_deref(), &self.name)?;
-            watch.directory_mtime_ns = directory_mtime_ns;
+            watch.directory_mtime_ns = self.settled(directory_mtime_ns);
             watch.parent_mtime_ns = parent_mtime_ns;
             return self.lay_out(&found, log_start, &mut watch);
         }
@@ -510,7 +520,7 @@ impl Partition {
             let at = entry.position.get();
             let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { continue };
             let bytes = log.get(at as usize..at as usize + header.size as usize).unwrap_or_default();
-            if header.base_offset <= entry.offset && lies_behind(&header, at, &index, i) && verify_crc(&header, bytes).is_ok() {
+            if header.base_offset <= entry.offset && index.lies_behind(i, header.base_offset, at) && verify_crc(&header, bytes).is_ok() {
                 (end.valid_end, end.next_offset) = (at, header.base_offset);
                 break;
             }

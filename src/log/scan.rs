@@ -9,7 +9,7 @@
 //! tail or to a place that the offset index names. A value may contain a copy of a segment, so a right CRC alone proves nothing.
 
 use crate::error::Fault;
-use crate::log::batch::{ATTRIBUTES, BatchHeader, CRC, HEADER_SIZE, MAGIC, Step, verify_crc};
+use crate::log::batch::{ATTRIBUTES, BATCH_LENGTH, BatchHeader, CRC, HEADER_SIZE, PARTITION_LEADER_EPOCH, Step, verify_crc};
 use crate::log::index::{IndexRule, OffsetIndex, TimeEntry, encode_offset_entry, encode_time_entry, fits};
 use crate::log::record::{self, Records};
 use crate::types::{Offset, Position, TimestampMs};
@@ -79,6 +79,12 @@ impl Scan {
         self.damage.get(at).filter(|d| d.offsets.is_some_and(|(first, _)| first <= offset))
     }
 
+    /// The damaged stretch that a position lies in.
+    pub fn damage_over(&self, position: u64) -> Option<&Damage> {
+        let at = self.damage.partition_point(|d| d.to.get() <= position);
+        self.damage.get(at).filter(|d| d.from.get() <= position)
+    }
+
     /// The damaged stretch that begins at a position.
     pub fn damage_from(&self, position: u64) -> Option<&Damage> {
         let at = self.damage.binary_search_by_key(&position, |d| d.from.get()).ok()?;
@@ -105,6 +111,8 @@ struct Pending {
     at: u64,
     /// The first offset that it could have had.
     expected: Offset,
+    /// The first and the last one that it has.
+    offsets: (Offset, Offset),
 }
 
 struct Pass<'a> {
@@ -152,16 +160,16 @@ impl Pass<'_> {
                 Right::Yes(header) => {
                     self.settle();
                     let expected = self.scan.next_offset;
-                    self.pending = Some(Pending { header, at, expected });
+                    self.pending = Some(Pending { header, at, expected, offsets: offsets_in(self.log, &header, at) });
                     at += u64::from(header.size);
                 }
                 Right::End => break,
-                Right::OutOfOrder(header, fault) if self.doubts_pending(&header) => {
+                Right::OutOfOrder(header, fault) if self.doubts_pending(&header, at) => {
                     let Some(pending) = self.pending.take() else { break };
                     let found = format!("{} to {}", pending.header.base_offset, pending.header.last_offset);
                     let expected = format!("a batch of offsets from {} to below {}", pending.expected, header.base_offset);
                     self.add_damage(pending.at, at, Fault::new(pending.at, expected, found));
-                    if !fills(&pending, &header) {
+                    if !self.fills(&pending, &header, at) {
                         // Either of the two may be the wrong one; neither is shown.
                         let next = at + u64::from(header.size);
                         self.add_damage(at, next, fault);
@@ -199,9 +207,16 @@ impl Pass<'_> {
     }
 
     /// Whether the pending batch, which stands behind a gap, may be what is wrong where the next one does not fit behind it: no CRC covers a
-    /// base offset.
-    fn doubts_pending(&self, header: &BatchHeader) -> bool {
-        self.pending.as_ref().is_some_and(|p| p.header.base_offset > p.expected && header.base_offset > p.expected)
+    /// base offset. A next one that no place in the segment would fit casts no doubt on others.
+    fn doubts_pending(&self, next: &BatchHeader, at: u64) -> bool {
+        let fits_before = |p: &Pending| offsets_in(self.log, next, at).0 > p.expected && in_order(next, p.expected, self.scope);
+        self.pending.as_ref().is_some_and(|p| p.offsets.0 > p.expected && fits_before(p))
+    }
+
+    /// Whether the offsets between the last good batch and `next` are just as many as the pending batch has: then its base offset is the wrong one.
+    fn fills(&self, pending: &Pending, next: &BatchHeader, at: u64) -> bool {
+        let (first, last) = pending.offsets;
+        offsets_in(self.log, next, at).0.delta_from(pending.expected) == last.delta_from(first).saturating_add(1)
     }
 
     fn right(&self, at: u64, expected: Offset) -> Right {
@@ -210,7 +225,7 @@ impl Pass<'_> {
 
     /// Takes the pending batch as good.
     fn settle(&mut self) {
-        let Some(Pending { header, at, .. }) = self.pending.take() else { return };
+        let Some(Pending { header, at, offsets, .. }) = self.pending.take() else { return };
         if self.scan.damage.last().is_some_and(|d| d.to.get() == at) {
             self.rule.make_due();
         }
@@ -227,7 +242,7 @@ impl Pass<'_> {
         self.scan.next_offset = header.next_offset();
         self.scan.valid_end = Position::new(at + u64::from(header.size));
         if let Some(damage) = self.scan.damage.last_mut().filter(|d| d.to.get() == at) {
-            let next = first_offset(self.log, &header, at);
+            let next = offsets.0;
             damage.offsets = damage.offsets.map(|(first, _)| (first, next.previous())).filter(|(first, _)| next > *first);
         }
     }
@@ -265,11 +280,10 @@ impl Pass<'_> {
     /// Where reading can go on behind a bad place: what its own length says, then the places the index names, then any byte.
     fn next_right_place(&mut self, bad: u64) -> Option<u64> {
         let expected = self.scan.next_offset;
-        if let Ok(Step::Batch(header)) = BatchHeader::read(self.log, bad as usize) {
-            let next = bad + u64::from(header.size);
-            if self.leads_on(next, expected) {
-                return Some(next);
-            }
+        if let Some(next) = self.own_end(bad)
+            && self.leads_on(next, expected)
+        {
+            return Some(next);
         }
         let (log, scope) = (self.log, self.scope);
         let named = self.named();
@@ -300,12 +314,19 @@ impl Pass<'_> {
     /// Whether a bad place is surely one batch up to `end`, by its length or, where just that is wrong, by its CRC: what lies in it is then its
     /// records, whatever they look like.
     fn reaches(&self, bad: u64, end: u64) -> bool {
-        if matches!(BatchHeader::read(self.log, bad as usize), Ok(Step::Batch(header)) if bad + u64::from(header.size) == end) {
+        if self.own_end(bad) == Some(end) {
             return true;
         }
         let bytes = self.log.get(bad as usize..end as usize).unwrap_or_default();
         let crc = bytes.get(CRC..ATTRIBUTES).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes);
-        (HEADER_SIZE..=REACH_MOST).contains(&bytes.len()) && bytes[MAGIC] == 2 && crc == Some(crc32c::crc32c(&bytes[ATTRIBUTES..]))
+        (HEADER_SIZE..=REACH_MOST).contains(&bytes.len()) && crc == Some(crc32c::crc32c(&bytes[ATTRIBUTES..]))
+    }
+
+    /// Where a bad place ends by its own length, whatever else is wrong with it.
+    fn own_end(&self, bad: u64) -> Option<u64> {
+        let length = self.log.get(bad as usize + BATCH_LENGTH..bad as usize + PARTITION_LEADER_EPOCH)?;
+        let length = u64::try_from(i32::from_be_bytes(length.try_into().ok()?)).ok()?;
+        Some(bad + PARTITION_LEADER_EPOCH as u64 + length).filter(|end| length > 0 && *end <= self.log.len() as u64)
     }
 
     /// A quick look before the CRC: a header that fits the segment.
@@ -317,7 +338,7 @@ impl Pass<'_> {
     }
 
     /// Whether an unbroken chain of right batches leads from a place to the segment's end, a torn tail or a place the index names. A batch
-    /// whose CRC alone is wrong does not break the chain where a right one follows it.
+    /// whose CRC alone is wrong does not break the chain where a right one, the end or a torn tail follows it.
     ///
     /// A stretch that cost no offset is unlikely: a batch behind it that claims the very next offset may have lost the bytes of its base offset,
     /// which no CRC covers, to a torn write. It counts only where the batch behind it agrees.
@@ -331,7 +352,11 @@ impl Pass<'_> {
             }
             seen.push(at);
             match self.right(at, expected) {
-                Right::Yes(header) if doubtful.is_some_and(|next| next != header.base_offset) => break false,
+                Right::Yes(header) if doubtful.is_some_and(|next| next != header.base_offset) => {
+                    // Only the start is refused by this: the batch behind it may be a good place.
+                    seen.truncate(1);
+                    break false;
+                }
                 Right::Yes(header) => {
                     good += 1;
                     doubtful = (good == 1 && header.base_offset == expected).then(|| header.next_offset());
@@ -343,7 +368,7 @@ impl Pass<'_> {
                 }
                 _ if doubtful.is_some() => break false,
                 Right::End => break good > 0,
-                Right::No(Some(header), _) if good > 0 && matches!(self.right(at + u64::from(header.size), expected), Right::Yes(_)) => {
+                Right::No(Some(header), _) if good > 0 && self.goes_on(at + u64::from(header.size), expected) => {
                     at += u64::from(header.size);
                 }
                 Right::OutOfOrder(..) | Right::No(..) => break good > 0 && self.is_torn(at, expected),
@@ -353,6 +378,14 @@ impl Pass<'_> {
             self.failed_starts.extend(seen);
         }
         verdict
+    }
+
+    /// Whether the place behind a batch whose CRC alone is wrong is one where a chain may go on or end.
+    fn goes_on(&self, at: u64, expected: Offset) -> bool {
+        match self.right(at, expected) {
+            Right::Yes(_) | Right::End => true,
+            Right::OutOfOrder(..) | Right::No(..) => self.is_torn(at, expected),
+        }
     }
 
     fn named(&mut self) -> &[(u64, Offset)] {
@@ -392,20 +425,16 @@ enum Right {
     No(Option<BatchHeader>, Fault),
 }
 
-/// Whether the offsets between the last good batch and `next` are just as many as the pending batch has: then its base offset is the wrong one.
-fn fills(pending: &Pending, next: &BatchHeader) -> bool {
-    let has = pending.header.last_offset.delta_from(pending.header.base_offset) + 1;
-    next.base_offset.delta_from(pending.expected) == has
-}
-
-/// The first offset that a batch holds. The header of a wrapper tells its last one only, so that the wrapper is decoded.
-fn first_offset(log: &[u8], header: &BatchHeader, at: u64) -> Offset {
+/// The first and the last offset that a batch holds. The header of a wrapper tells its last one only, so that the wrapper is decoded.
+pub(crate) fn offsets_in(log: &[u8], header: &BatchHeader, at: u64) -> (Offset, Offset) {
+    let told = (header.base_offset, header.last_offset);
     if !header.is_wrapper() {
-        return header.base_offset;
+        return told;
     }
     let bytes = log.get(at as usize..at as usize + header.size as usize).unwrap_or_default();
-    let Ok(body) = record::decode(header, bytes, WRAPPER_BYTES_MOST) else { return header.base_offset };
-    Records::in_decoded(header, &body).next().and_then(Result::ok).map_or(header.base_offset, |first| first.offset.min(header.base_offset))
+    let Ok(body) = record::decode(header, bytes, WRAPPER_BYTES_MOST) else { return told };
+    let mut offsets = Records::in_decoded(header, &body).map_while(Result::ok).map(|r| r.offset);
+    offsets.next().map_or(told, |first| (first, offsets.last().unwrap_or(first)))
 }
 
 fn in_order(header: &BatchHeader, expected: Offset, scope: Scope<'_>) -> bool {
@@ -422,16 +451,16 @@ fn right(log: &[u8], at: u64, expected: Offset, scope: Scope<'_>) -> Right {
             if let Err(fault) = verify_crc(&header, bytes) {
                 return Right::No(Some(header), fault.moved(at));
             }
-            if !in_order(&header, expected, scope) {
+            let (first, last) = offsets_in(log, &header, at);
+            if first < expected || last != header.last_offset || !in_order(&header, expected, scope) {
                 let limit = scope.limit.map_or(String::new(), |l| format!(" and below {l}"));
-                let fault = Fault::new(
-                    at,
-                    format!("offsets from {expected} on{limit}"),
-                    format!("{} to {}", header.base_offset, header.last_offset),
-                );
+                let fault = Fault::new(at, format!("offsets from {expected} on{limit}"), format!("{first} to {}", header.last_offset));
                 return Right::OutOfOrder(header, fault);
             }
             Right::Yes(header)
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

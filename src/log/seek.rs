@@ -12,7 +12,7 @@ use crate::log::handle::{Batch, Body, Record};
 use crate::log::index::OffsetIndex;
 use crate::log::partition::{Layout, Partition};
 use crate::log::record;
-use crate::log::scan::Damage;
+use crate::log::scan::{Damage, offsets_in};
 use crate::log::segment::OpenSegment;
 use crate::log::verified::{self, Subject};
 use crate::types::{Offset, Patience, Position};
@@ -90,12 +90,24 @@ impl Partition {
                 let fault = Fault::new(batch.position, "a count of records", body.header.records_count.to_string());
                 return Err(corrupt_at(&file, fault, offset));
             }
+            // A wrapper tells its last offset only: the record may lie before it, in a damaged stretch.
+            None if body.header.is_wrapper() => self.gap_or_damage(offset, patience)?,
             None => Found::Absent(Absent::Gap),
         };
         if body.bytes.is_broken() || batch.stored.is_broken() {
             return Err(Error::Truncated { file: file.to_string() });
         }
         Ok(answer)
+    }
+
+    fn gap_or_damage(&self, offset: Offset, patience: Patience) -> Result<Found> {
+        let layout = self.layout();
+        let Some(at) = layout.floor(offset) else { return Ok(Found::Absent(Absent::Gap)) };
+        let open = self.open_segment(&layout, at, patience)?;
+        match open.scan.as_ref().and_then(|scan| scan.damage_at(offset)) {
+            Some(damage) => Err(damaged(layout.segments[at].log_name(), damage)),
+            None => Ok(Found::Absent(Absent::Gap)),
+        }
     }
 
     /// The batch that holds an offset, its CRC verified, and the name of its file.
@@ -113,14 +125,16 @@ impl Partition {
         let layout = self.layout();
         let Some(at) = layout.floor(offset) else { return Ok(Err(Absent::Gap)) };
         let open = self.open_segment(&layout, at, patience)?;
+        if open.scan.is_some() {
+            return self.seek_in_scan(&layout, at, &open, offset, patience);
+        }
         match self.seek_verified(&layout, at, &open, offset, patience) {
             Ok(found) => Ok(found.map(|batch| (batch, layout.segments[at].log_name_shared())).ok_or(Absent::Gap)),
             Err(Trouble::Cold) => Err(Error::WouldBlock),
-            Err(Trouble::Fault(_) | Trouble::Index) if open.scan.is_none() => {
+            Err(Trouble::Fault(_) | Trouble::Index) => {
                 let open = self.scanned(&layout, at, patience)?;
                 self.seek_in_scan(&layout, at, &open, offset, patience)
             }
-            Err(_) => self.seek_in_scan(&layout, at, &open, offset, patience),
         }
     }
 
@@ -161,21 +175,24 @@ impl Partition {
         let segment = &layout.segments[at];
         let end = segment.end();
         let log = open.log.slice(0..end).unwrap_or_default();
+        let bounds = (segment.base_offset(), layout.limit(at));
         let place = seek(open, log, segment.base_offset(), offset, patience)?;
         let (header, position, passed) = match place {
             Place::At(header, position, passed) => (header, position, passed),
             Place::Behind(passed) => {
                 if let Some(passed) = passed {
-                    verify(open, log, passed, layout.limit(at), patience)?;
+                    verify(open, log, passed, bounds, patience)?;
                 }
                 return Ok(None);
             }
         };
-        verify(open, log, position, layout.limit(at), patience)?;
-        if header.base_offset > offset && !header.is_wrapper() {
-            if let Some(passed) = passed {
-                verify(open, log, passed, layout.limit(at), patience)?;
-            }
+        verify(open, log, position, bounds, patience)?;
+        // A gap is one only if the batch before it is right; and a wrapper, whose header hides its first offset, only behind a right one.
+        let in_gap = header.base_offset > offset && !header.is_wrapper();
+        if let Some(passed) = passed.filter(|_| in_gap || header.is_wrapper()) {
+            verify(open, log, passed, bounds, patience)?;
+        }
+        if in_gap {
             return Ok(None);
         }
         Ok(Some(batch(open, header, position)))
@@ -282,15 +299,6 @@ pub(crate) fn seek(open: &OpenSegment, log: &[u8], base: Offset, target: Offset,
     }
 }
 
-/// Whether a batch that an index entry names begins behind the batch that the entry before it names. No entry names the first batch of a segment,
-/// so that there is always one before it.
-pub(crate) fn lies_behind(header: &BatchHeader, at: u64, index: &OffsetIndex<'_>, i: usize) -> bool {
-    match i.checked_sub(1) {
-        Some(before) => index.entry(before).is_some_and(|before| before.offset < header.base_offset),
-        None => at == 0 || index.base() < header.base_offset,
-    }
-}
-
 /// Verifies that an index entry names a batch: right CRC, offsets that agree with the entry, and a chain from it to the next entry's batch.
 #[cold]
 fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usize, patience: Patience) -> Result<(), Trouble> {
@@ -305,10 +313,10 @@ fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usiz
         return Err(Trouble::Cold);
     }
     let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return Err(Trouble::Index) };
-    if header.base_offset > entry.offset || !lies_behind(&header, at, index, i) {
+    if header.base_offset > entry.offset || !index.lies_behind(i, header.base_offset, at) {
         return Err(Trouble::Index);
     }
-    verify(open, log, at, None, patience).map_err(|trouble| match trouble {
+    verify(open, log, at, (index.base(), None), patience).map_err(|trouble| match trouble {
         Trouble::Cold => Trouble::Cold,
         _ => Trouble::Index,
     })?;
@@ -331,33 +339,42 @@ fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usiz
     Ok(())
 }
 
-/// Verifies a batch at its first touch in this process: its CRC, and that the batch behind it goes on in order (no CRC covers a base offset).
+/// Verifies a batch at its first touch in this process: its CRC, and that its offsets lie within the segment's base offset and the next one's, and
+/// before those of the batch behind it (no CRC covers a base offset).
 #[inline]
-pub(crate) fn verify(open: &OpenSegment, log: &[u8], at: u64, limit: Option<Offset>, patience: Patience) -> Result<(), Trouble> {
+pub(crate) fn verify(open: &OpenSegment, log: &[u8], at: u64, bounds: (Offset, Option<Offset>), patience: Patience) -> Result<(), Trouble> {
     if verified::contains(open.instance, Subject::Batch, at) {
         return Ok(());
     }
-    verify_new(open, log, at, limit, patience)
+    verify_new(open, log, at, bounds, patience)
 }
 
 #[cold]
-fn verify_new(open: &OpenSegment, log: &[u8], at: u64, limit: Option<Offset>, patience: Patience) -> Result<(), Trouble> {
+fn verify_new(open: &OpenSegment, log: &[u8], at: u64, (base, limit): (Offset, Option<Offset>), patience: Patience) -> Result<(), Trouble> {
     let Step::Batch(header) = BatchHeader::read(log, at as usize)? else {
         return Err(Fault::new(at, "a whole batch", "fewer bytes").into());
     };
     let end = at + u64::from(header.size);
-    if patience == Patience::AtOnce && !open.log.is_resident(at..end) {
+    if patience == Patience::AtOnce && (header.is_wrapper() || !open.log.is_resident(at..end)) {
         return Err(Trouble::Cold);
     }
     verify_crc(&header, log.get(at as usize..end as usize).unwrap_or_default()).map_err(|fault| fault.moved(at))?;
     if limit.is_some_and(|limit| header.last_offset >= limit) {
         return Err(Fault::new(at, "offsets below those of the next segment", header.last_offset.to_string()).into());
     }
-    if open.scan.is_none()
-        && let Step::Batch(next) = BatchHeader::read(log, end as usize)?
-        && next.base_offset <= header.last_offset
-    {
-        return Err(Fault::new(end, format!("offsets from {} on", header.next_offset()), next.base_offset.to_string()).into());
+    // A thorough pass has looked at the order already.
+    if open.scan.is_none() {
+        let held = offsets_in(log, &header, at);
+        if held.0 < base || held.1 != header.last_offset {
+            let expected = format!("offsets from {base} to {}", header.last_offset);
+            return Err(Fault::new(at, expected, format!("{} to {}", held.0, held.1)).into());
+        }
+        if let Step::Batch(next) = BatchHeader::read(log, end as usize)? {
+            let first = offsets_in(log, &next, end).0;
+            if first <= header.last_offset {
+                return Err(Fault::new(end, format!("offsets from {} on", header.next_offset()), first.to_string()).into());
+            }
+        }
     }
     verified::remember(open.instance, Subject::Batch, at);
     Ok(())

@@ -143,7 +143,10 @@ impl Walk {
                                 return Ok(Some(item));
                             }
                         }
-                        None => return Err(corrupt_at(segment.log_name(), fault, self.from)),
+                        None => {
+                            self.next_segment();
+                            return Err(corrupt_at(segment.log_name(), fault, self.from));
+                        }
                     }
                 }
             }
@@ -193,7 +196,8 @@ impl Walk {
             },
         };
         self.at = Some(at);
-        if let Some(damage) = open.scan.as_ref().and_then(|s| s.damage_from(at)) {
+        // A walk that began before the pass may stand within a stretch that the pass told apart.
+        if let Some(damage) = open.scan.as_ref().and_then(|s| s.damage_over(at)) {
             return Err(damage.fault.clone().at(damage.from).into());
         }
         match BatchHeader::read(log, at as usize)? {
@@ -201,7 +205,7 @@ impl Walk {
             Step::End { left } => Err(Fault::new(at, "a whole batch", format!("{left} bytes of one, or of something else")).into()),
             Step::Batch(header) => {
                 if self.look == Look::Batches {
-                    verify(open, log, at, self.layout.limit(self.segment), self.patience)?;
+                    verify(open, log, at, (base, self.layout.limit(self.segment)), self.patience)?;
                 } else if header.base_offset < base {
                     return Err(Fault::new(at, format!("offsets from {base} on"), header.base_offset.to_string()).into());
                 }

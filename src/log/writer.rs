@@ -341,3 +341,6 @@ impl Writer {
         self.active.seal()
     }
 }
+
+#[cfg(test)]
+mod tests;

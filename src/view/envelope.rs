@@ -15,6 +15,9 @@ mod write;
 pub use read::{BadLine, Header, ParsedRecord, parse_line};
 pub use write::{Envelope, timestamp_type_word, write_line};
 
+pub(crate) use base64::write_base64;
+pub(crate) use write::{write_number, write_text};
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,7 +62,9 @@ impl Journal {
         let line = Line { time, path: escaped(path), name: error.kind().name(), place, reason: escaped(error.reason()), count: 1 };
         let ring = if is_refusal { &self.refused } else { &self.faults };
         let mut ring = ring.lock();
-        let same = |l: &Line| l.path == line.path && l.name == line.name && l.place == line.place;
+        // Two refused writes of one file have little in common; each keeps its words.
+        let same =
+            |l: &Line| l.path == line.path && l.name == line.name && l.place == line.place && (is_refusal || l.reason == line.reason);
         if let Some(at) = ring.iter().rposition(same) {
             if let Some(mut known) = ring.remove(at) {
                 known.count += 1;
@@ -127,6 +129,16 @@ mod tests {
         let text = journal.text(&Zone::utc());
         assert_eq!(text.lines().count(), 1001);
         assert!(text.starts_with("1970-01-01T00:00:00.001Z by-offset/2 EIO 0.log:72 damaged\n"), "{}", &text[..100]);
+    }
+
+    #[test]
+    fn refused_writes_are_merged_only_where_they_say_the_same() {
+        let journal = Journal::default();
+        for reason in ["line 1", "line 2", "line 2"] {
+            journal.note_write(TimestampMs::new(1), "append.jsonl", &Error::new(ErrorKind::Invalid, reason));
+        }
+        let text = journal.text(&Zone::utc());
+        assert!(text.contains(" line 1\n") && text.ends_with(" line 2 (2 times)\n"), "{text}");
     }
 
     #[test]

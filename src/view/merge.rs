@@ -4,21 +4,11 @@
 //! comes first, of equal ones that of the smaller partition.
 
 use crate::source::{Batches, Body, Source};
-use crate::types::{Offset, Patience, TimestampMs};
-use crate::view::error::Error;
+use crate::types::{Offset, Patience};
+use crate::view::error::{Error, ErrorKind};
+use crate::view::node::Merged;
 use crate::view::render::{copy_from, json_line};
 use std::sync::Arc;
-
-/// A range of times over a topic.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Merged {
-    /// The topic.
-    pub topic: String,
-    /// From this time on; `None`: from the log starts.
-    pub from: Option<TimestampMs>,
-    /// Up to the first record at or after this time; `None`: to the log ends.
-    pub until: Option<TimestampMs>,
-}
 
 /// One partition of a merge.
 #[derive(Debug)]
@@ -50,7 +40,7 @@ impl Branch {
                 return Ok(());
             };
             for record in body.records() {
-                let record = record.map_err(|fault| Error::new(crate::view::ErrorKind::Damaged, format!("damaged: {fault}")))?;
+                let record = record.map_err(|fault| Error::new(ErrorKind::Damaged, format!("damaged: {fault}")))?;
                 if record.offset >= self.from && record.offset < self.until {
                     self.records.push(record);
                 }
@@ -144,7 +134,7 @@ impl Merge {
             json_line(&mut self.line, branch.source.name(), &record);
             if record.is_broken() {
                 self.line.clear();
-                return Err(Error::new(crate::view::ErrorKind::Damaged, "a segment became shorter while it was read; read again"));
+                return Err(Error::new(ErrorKind::Damaged, "a segment became shorter while it was read; read again"));
             }
         }
         Ok(true)

@@ -2,7 +2,6 @@
 
 use crate::types::{Offset, TimestampMs};
 use crate::view::lines::Framing;
-use crate::view::merge::Merged;
 use crate::view::path::{Face, Lines};
 use std::ffi::OsString;
 
@@ -43,6 +42,17 @@ pub enum Node {
     TopicTimes(String),
     /// The partitions of a topic merged by time.
     Merged(Merged),
+}
+
+/// A range of times over a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Merged {
+    /// The topic.
+    pub topic: String,
+    /// From this time on; `None`: from the log starts.
+    pub from: Option<TimestampMs>,
+    /// Up to the first record at or after this time; `None`: to the log ends.
+    pub until: Option<TimestampMs>,
 }
 
 /// A range of offsets, resolved.

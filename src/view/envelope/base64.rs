@@ -4,7 +4,7 @@
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Appends a JSON string of base64.
-pub(super) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     let digit = |group: u32, shift: u32| BASE64[(group >> shift & 63) as usize];
     out.reserve((bytes.len() / 3).saturating_mul(4).saturating_add(6));
     out.push(b'"');

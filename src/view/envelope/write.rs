@@ -100,7 +100,7 @@ fn write_member(out: &mut Vec<u8>, name: &[u8], bytes: Option<&[u8]>) {
     }
 }
 
-fn write_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
     write_escaped(out, text.as_bytes());
 }
 
@@ -184,7 +184,7 @@ fn write_stride(out: &mut Vec<u8>, stride: &[u8]) {
 }
 
 /// Appends a decimal number.
-fn write_number(out: &mut Vec<u8>, number: i64) {
+pub(crate) fn write_number(out: &mut Vec<u8>, number: i64) {
     let mut digits = [0_u8; 20];
     let (mut rest, mut at) = (number.unsigned_abs(), digits.len());
     loop {
