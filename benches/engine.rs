@@ -20,7 +20,7 @@ use offsetfs::source::access::Wish;
 use offsetfs::source::local::{Local, Options};
 use offsetfs::source::{Found, Source};
 use offsetfs::types::{Offset, Patience, TimestampMs};
-use offsetfs::view::{View, time::Zone};
+use offsetfs::view::{self, View, time::Zone};
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::Write;
@@ -350,7 +350,10 @@ fn range(log: &Local, json: bool) -> f64 {
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
     let path = log.partition().directory().path().to_owned();
     let options = Options { wish: Wish::ReadOnly, create: false, config: log.partition().config().clone() };
-    let view = View::new(Arc::new(Local::open(&fs, &path, options).expect("a partition")), Zone::utc(), Vec::new());
+    let view = View::new(
+        Arc::new(Local::open(&fs, &path, options).expect("a partition")),
+        view::Options { zone: Zone::utc(), ..view::Options::default() },
+    );
     let name: &[u8] = if json { b"by-offset/earliest..latest.jsonl" } else { b"by-offset/earliest.." };
     let node = view.resolve(name, Patience::MayBlock).expect("a range");
     let values = log.partition().bounds().log_end.get() as f64;

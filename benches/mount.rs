@@ -18,7 +18,7 @@ use offsetfs::io::os::OsFileSystem;
 use offsetfs::source::NewRecord;
 use offsetfs::source::local::{Local, Options};
 use offsetfs::types::{Patience, TimestampMs};
-use offsetfs::view::{Node, View, time::Zone};
+use offsetfs::view::{self, Node, View, time::Zone};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
@@ -426,7 +426,7 @@ fn open(source: &Path, create: bool) -> View {
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
     let wish = if create { offsetfs::source::access::Wish::Writable } else { offsetfs::source::access::Wish::ReadOnly };
     let local = Local::open(&fs, source, Options { create, wish, ..Options::default() }).expect("a partition");
-    View::new(Arc::new(local), Zone::utc(), Vec::new())
+    View::new(Arc::new(local), view::Options { zone: Zone::utc(), ..view::Options::default() })
 }
 
 /// Appends `records` values of 100 bytes, in batches as a producer sends them.

@@ -135,6 +135,20 @@ pub enum Error {
         /// Who holds it.
         holder: String,
     },
+    /// An offset that the log has not come to.
+    #[error("offset {offset} lies behind the log end offset {log_end}")]
+    OutOfRange {
+        /// What was asked for.
+        offset: Offset,
+        /// The offset that the next record gets.
+        log_end: Offset,
+    },
+    /// A name that a checkpoint file cannot hold.
+    #[error("the topic name `{topic}` has a blank in it, which separates the fields of a checkpoint; give the directory another name")]
+    TopicName {
+        /// The name, control characters escaped.
+        topic: String,
+    },
     /// The source is not what was asked for.
     #[error("{path}: {reason}")]
     NotAPartition {

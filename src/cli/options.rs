@@ -1,8 +1,11 @@
 //! `-o name=value,name,...`: settings of the log under Kafka's names, and options of the mount. An unknown name is refused with the nearest known one.
 
 use crate::log::config::{LogConfig, SETTINGS};
+use crate::source::Control;
 use crate::source::access::Wish;
+use crate::view;
 use crate::view::time::Zone;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Options that mount(8) and fstab bring along and that change nothing here: the mount is nosuid, nodev and noexec in any case.
@@ -36,7 +39,8 @@ const ACCEPTED: &[&str] = &[
     "nonempty",
 ];
 /// Options of the mount, for the search of the nearest name.
-const OWN: &[&str] = &["ro", "rw", "allow_other", "uid", "gid", "umask", "tz", "log", "passthrough", "threads", "take-over"];
+const OWN: &[&str] =
+    &["ro", "rw", "allow_other", "uid", "gid", "umask", "tz", "log", "passthrough", "threads", "take-over", "control", "list-follow"];
 
 /// What `-o` said.
 #[derive(Clone, Debug)]
@@ -61,6 +65,12 @@ pub(super) struct Options {
     pub passthrough: bool,
     /// Event threads.
     pub threads: usize,
+    /// Whether decoded segments show control records.
+    pub control: Control,
+    /// Whether `follow` is listed.
+    pub list_follow: bool,
+    /// The names that were given.
+    pub given: BTreeSet<String>,
 }
 
 impl Default for Options {
@@ -76,6 +86,9 @@ impl Default for Options {
             log: None,
             passthrough: true,
             threads: 2,
+            control: Control::Hide,
+            list_follow: false,
+            given: BTreeSet::new(),
         }
     }
 }
@@ -107,6 +120,8 @@ impl Options {
             "tz" => self.zone = Zone::parse(needs()?).map_err(|e| format!("-o tz: {e}"))?,
             "log" => self.log = Some(PathBuf::from(needs()?)),
             "passthrough" => self.passthrough = on_off(name, needs()?)?,
+            "control" => self.control = control(needs()?)?,
+            "list-follow" => self.list_follow = true,
             "threads" => self.threads = number::<usize>(name, needs()?, 10)?.clamp(1, 16),
             _ if name.starts_with("x-") || ACCEPTED.contains(&name) => {}
             _ => match value.map(|v| self.config.set(name, v)) {
@@ -118,16 +133,32 @@ impl Options {
                 Some(Ok(false)) | None => return Err(unknown(name)),
             },
         }
+        self.given.insert(name.to_owned());
         Ok(())
     }
 
-    /// The settings that are not the log's, for the file `config`.
-    pub(super) fn mount_settings(&self) -> Vec<(String, String)> {
-        vec![
-            ("mode".to_owned(), if self.wish == Wish::ReadOnly { "ro" } else { "rw" }.to_owned()),
-            ("tz".to_owned(), self.zone.name().to_owned()),
-            ("allow_other".to_owned(), self.allow_other.to_string()),
-        ]
+    /// How the tree is to be shown.
+    pub(super) fn view(&self) -> view::Options {
+        let on_off = |on| if on { "on" } else { "off" }.to_owned();
+        let number = |n: Option<u32>| n.map_or_else(|| "as the source".to_owned(), |n| n.to_string());
+        let settings = [
+            ("tz", self.zone.name().to_owned()),
+            ("control", if self.control == Control::Show { "show" } else { "hide" }.to_owned()),
+            ("list-follow", on_off(self.list_follow)),
+            ("allow_other", on_off(self.allow_other)),
+            ("uid", number(self.uid)),
+            ("gid", number(self.gid)),
+            ("umask", self.umask.map_or_else(|| "as the source".to_owned(), |mask| format!("{mask:03o}"))),
+            ("passthrough", on_off(self.passthrough)),
+            ("threads", self.threads.to_string()),
+        ];
+        view::Options {
+            zone: self.zone.clone(),
+            control: self.control,
+            list_follow: self.list_follow,
+            settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
+            given: self.given.clone(),
+        }
     }
 }
 
@@ -151,6 +182,14 @@ fn number<T: FromRadix>(name: &str, text: &str, radix: u32) -> Result<T, String>
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     let words = if radix == 8 { "an octal number" } else { "a number" };
     T::from_radix(text, radix).filter(|_| digits).ok_or_else(|| format!("-o {name}={text}: it takes {words}"))
+}
+
+fn control(text: &str) -> Result<Control, String> {
+    match text {
+        "show" => Ok(Control::Show),
+        "hide" => Ok(Control::Hide),
+        _ => Err(format!("-o control={text}: it takes show or hide")),
+    }
 }
 
 fn on_off(name: &str, text: &str) -> Result<bool, String> {

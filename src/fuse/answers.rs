@@ -6,12 +6,13 @@
 use super::append::{Appends, Lookup};
 use super::follow::{Follower, Waiters};
 use super::inode::{self, Inodes};
+use super::measure::{self, Measured, Ticket};
 use super::pool::Pool;
 use super::reply::{self, Fail, Failure, Ownership, errno};
 use super::segments::OpenFiles;
 use super::{Answered, GENERATION};
 use crate::types::Patience;
-use crate::view::{FileKind, Lifetime, Node, Place, Reader, Tree};
+use crate::view::{ErrorKind, FileKind, Lifetime, Node, Place, Reader, Request, RequestCounters, Tree};
 use fuser::{
     Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
@@ -24,7 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Threads that may wait, and how many questions may wait for them.
 const POOL_THREADS: usize = 4;
@@ -40,6 +41,7 @@ const READ_MOST: u32 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Answers {
     tree: Arc<Tree>,
+    counters: Arc<RequestCounters>,
     ownership: Ownership,
     inodes: Inodes,
     appends: Appends,
@@ -73,9 +75,12 @@ pub(super) struct Read {
 /// Adds an entry to a listing: its partition, name, kind, node where that is known, and the cursor behind it; says whether the reply is full.
 type Add<'a> = dyn FnMut(u32, &[u8], FileKind, Option<&Node>, u64) -> bool + 'a;
 
-/// Runs the body of a handler. A panic drops its reply, which answers EIO, and is noted.
-pub(super) fn guard(answers: &Answers, request: &'static str, body: impl FnOnce()) {
+/// Runs the body of a handler for a request that came at `came`, and counts the request. A panic drops its reply, which answers EIO, and is noted.
+pub(super) fn guard(answers: &Answers, request: Request, came: Instant, body: impl FnOnce()) {
+    let _measured = Measured::begin(&answers.counters, request, came);
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
+        measure::failed(Errno::EIO);
+        let request = request.name();
         log::error!("a {request} request failed with a panic; it was answered EIO");
         let note = || answers.tree.note_event(&format!("a {request} request failed with a panic; this is a fault of the program"));
         // The note is a kindness; that it cannot be taken after such a fault changes nothing.
@@ -101,6 +106,7 @@ impl Answers {
     /// Where no thread can be started.
     pub(super) fn new(tree: Arc<Tree>, ownership: Ownership, passthrough: bool) -> io::Result<Answers> {
         Ok(Answers {
+            counters: tree.requests(),
             tree,
             ownership,
             inodes: Inodes::new(),
@@ -115,9 +121,9 @@ impl Answers {
     }
 
     /// Runs a job on a thread that may wait.
-    pub(super) fn in_pool(this: &Arc<Answers>, request: &'static str, job: impl FnOnce(&Answers) + Send + 'static) {
-        let answers = Arc::clone(this);
-        this.pool.run(move || guard(&answers, request, || job(&answers)));
+    pub(super) fn in_pool(this: &Arc<Answers>, request: Request, job: impl FnOnce(&Answers) + Send + 'static) {
+        let (answers, came) = (Arc::clone(this), measure::defer());
+        this.pool.run(move || guard(&answers, request, came, || job(&answers)));
     }
 
     /// The kernel has no passthrough.
@@ -165,34 +171,34 @@ impl Answers {
         })
     }
 
-    /// Truncation and times of an append file are accepted and change nothing; all else is refused.
+    /// Truncation and times of a file that is written to are accepted and change nothing; all else is refused.
     pub(super) fn set_attributes(&self, number: u64, changes_owner_or_mode: bool, reply: ReplyAttr) {
         match self.place(number).map(|place| place.node) {
-            Ok(Node::Append(_)) if !changes_owner_or_mode => {
-                // An append file's attributes are known without waiting.
+            Ok(Node::Append(_) | Node::Ctl) if !changes_owner_or_mode => {
+                // The attributes of these files are known without waiting.
                 let _ = self.attributes(number, Patience::MayBlock, reply);
             }
-            Ok(_) => reply.error(Errno::EPERM),
-            Err(_) => reply.error(Errno::ESTALE),
+            Ok(_) => reply.fail(Errno::EPERM),
+            Err(_) => reply.fail(Errno::ESTALE),
         }
     }
 
     pub(super) fn readlink(&self, number: u64, reply: ReplyData) {
         match self.place(number).map(|place| place.node) {
             Ok(Node::Link(target)) => reply.data(target.as_bytes()),
-            Ok(_) => reply.error(Errno::EINVAL),
-            Err(_) => reply.error(Errno::ESTALE),
+            Ok(_) => reply.fail(Errno::EINVAL),
+            Err(_) => reply.fail(Errno::ESTALE),
         }
     }
 
     pub(super) fn open(this: &Arc<Answers>, number: u64, mode: OpenAccMode, reply: ReplyOpen) {
         let place = match this.place(number) {
             Ok(place) => place,
-            Err(_) => return reply.error(Errno::ESTALE),
+            Err(_) => return reply.fail(Errno::ESTALE),
         };
-        if mode != OpenAccMode::O_RDONLY && !matches!(place.node, Node::Append(_)) {
+        if mode != OpenAccMode::O_RDONLY && !matches!(place.node, Node::Append(_) | Node::Ctl) {
             // Whom the permission bits do not stop, root, is stopped here.
-            return reply.error(Errno::EPERM);
+            return reply.fail(Errno::EPERM);
         }
         match place.node {
             Node::Append(framing) => {
@@ -208,27 +214,32 @@ impl Answers {
                 }
                 match this.appends.open(number, readable, appender) {
                     Ok(()) => reply.opened(FileHandle(0), flags),
-                    Err(errno) => reply.error(errno),
+                    Err(errno) => reply.fail(errno),
                 }
             }
             Node::Record(..) => {
                 // Whether a record can be cached was told by its attributes, which the kernel has just asked for.
-                let lifetime = this.tree.attr(&place, Patience::MayBlock).map_or(Lifetime::Foreign, |attr| attr.lifetime);
-                reply.opened(FileHandle(0), reply::cached(lifetime));
+                match this.tree.attr(&place, Patience::MayBlock) {
+                    Ok(attr) => reply.opened(FileHandle(0), reply::cached(attr.lifetime)),
+                    // Deleted from the front since its name was looked up.
+                    Err(error) if error.kind() == ErrorKind::NotFound => reply.fail(errno(error.kind())),
+                    Err(_) => reply.opened(FileHandle(0), reply::cached(Lifetime::Foreign)),
+                }
             }
+            Node::Ctl => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH),
             Node::Range(_) | Node::Decoded(..) | Node::Follow(_) | Node::Text(_) | Node::Merged(_) => {
                 if let Err(reply) = this.open_reader(&place, Patience::AtOnce, reply) {
-                    Answers::in_pool(this, "open", move |answers| {
+                    Answers::in_pool(this, Request::Open, move |answers| {
                         // Whoever may wait does not get the reply back.
                         let _ = answers.open_reader(&place, Patience::MayBlock, reply);
                     });
                 }
             }
             // Opening a file may look for it on the disk.
-            Node::SegmentFile(_) => Answers::in_pool(this, "open", move |answers| answers.open_file(number, &place, reply)),
-            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => reply.error(Errno::EISDIR),
-            Node::Topic(_) | Node::Apart | Node::TopicTimes(_) => reply.error(Errno::EISDIR),
-            Node::Link(_) => reply.error(Errno::ELOOP),
+            Node::SegmentFile(_) => Answers::in_pool(this, Request::Open, move |answers| answers.open_file(number, &place, reply)),
+            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => reply.fail(Errno::EISDIR),
+            Node::Topic(_) | Node::Apart | Node::TopicTimes(_) => reply.fail(Errno::EISDIR),
+            Node::Link(_) => reply.fail(Errno::ELOOP),
         }
     }
 
@@ -252,7 +263,7 @@ impl Answers {
                 let file = || self.tree.file(place).map_err(|error| errno(error.kind()));
                 self.files.open(number, reply::cached(attr.lifetime), file, reply);
             }
-            Err(error) => reply.error(errno(error.kind())),
+            Err(error) => reply.fail(errno(error.kind())),
         }
     }
 
@@ -263,13 +274,16 @@ impl Answers {
         }
         reply::with_buffer(size, |buffer| {
             let read = self.read_into(ask, patience, buffer);
-            settle(read, patience, reply, |reply, n| reply.data(buffer.get(..n).unwrap_or_default()))
+            settle(read, patience, reply, |reply, n| {
+                self.counters.read(n as u64);
+                reply.data(buffer.get(..n).unwrap_or_default());
+            })
         })
     }
 
     fn read_follow(&self, ask: Read, size: usize, patience: Patience, reply: ReplyData) -> Answered<ReplyData> {
         let Some(follower) = self.followers.read().get(&ask.handle).cloned() else {
-            reply.error(Errno::EBADF);
+            reply.fail(Errno::EBADF);
             return Ok(());
         };
         reply::with_buffer(size, |buffer| match follower.read(buffer, patience) {
@@ -316,7 +330,7 @@ impl Answers {
             Node::Append(_) if ask.flags.acc_mode() == OpenAccMode::O_RDWR => {
                 Ok(self.appends.get(ask.number).map_or(0, |lookup| lookup.appender.read_back(buffer)))
             }
-            Node::Append(_) => Ok(0),
+            Node::Append(_) | Node::Ctl => Ok(0),
             // Read by `read_follow`.
             Node::Follow(_) => Err(Errno::EBADF.into()),
             Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => Err(Errno::EISDIR.into()),
@@ -325,16 +339,32 @@ impl Answers {
         }
     }
 
-    pub(super) fn write(&self, number: u64, data: &[u8], durable: bool, reply: ReplyWrite) {
-        match self.appends.get(number) {
-            Some(lookup) => lookup.write(data, durable, reply),
-            None => reply.error(Errno::EBADF),
+    pub(super) fn write(this: &Arc<Answers>, number: u64, data: &[u8], durable: bool, reply: ReplyWrite) {
+        if let Some(lookup) = this.appends.get(number) {
+            return lookup.write(data, durable, Ticket::take(&this.counters, Request::Write), reply);
+        }
+        match this.place(number) {
+            Ok(place) if place.node == Node::Ctl => {
+                let commands = data.to_vec();
+                Answers::in_pool(this, Request::Write, move |answers| answers.control(&place, &commands, reply));
+            }
+            _ => reply.fail(Errno::EBADF),
+        }
+    }
+
+    fn control(&self, place: &Place, commands: &[u8], reply: ReplyWrite) {
+        match self.tree.control(place, commands) {
+            // No request carries more than 32 bits can count.
+            Ok(()) => reply.written(u32::try_from(commands.len()).unwrap_or(u32::MAX)),
+            Err(error) => reply.fail(errno(error.kind())),
         }
     }
 
     pub(super) fn flush(this: &Arc<Answers>, number: u64, closer: u32, reply: ReplyEmpty) {
         match this.appends.get(number).filter(|lookup| lookup.appender.tail_pending()) {
-            Some(lookup) => Answers::in_pool(this, "flush", move |_| Lookup::flush(&lookup, number, closer, reply)),
+            Some(lookup) => Answers::in_pool(this, Request::Flush, move |answers| {
+                Lookup::flush(&lookup, number, closer, Ticket::take(&answers.counters, Request::Flush), reply);
+            }),
             None => reply.ok(),
         }
     }
@@ -342,8 +372,10 @@ impl Answers {
     pub(super) fn sync(this: &Arc<Answers>, number: u64, reply: ReplyEmpty) {
         match this.appends.get(number) {
             // A tail is committed behind a write that may be under way.
-            Some(lookup) if lookup.appender.tail_pending() => Answers::in_pool(this, "fsync", move |_| lookup.sync(reply)),
-            Some(lookup) => lookup.sync(reply),
+            Some(lookup) if lookup.appender.tail_pending() => Answers::in_pool(this, Request::Fsync, move |answers| {
+                lookup.sync(Ticket::take(&answers.counters, Request::Fsync), reply);
+            }),
+            Some(lookup) => lookup.sync(Ticket::take(&this.counters, Request::Fsync), reply),
             None => reply.ok(),
         }
     }
@@ -353,7 +385,7 @@ impl Answers {
             Some(Node::Append(_)) if mode != OpenAccMode::O_RDONLY => {
                 if let Some(lookup) = this.appends.release(number) {
                     if lookup.appender.tail_pending() {
-                        Answers::in_pool(this, "release", move |_| lookup.finish());
+                        Answers::in_pool(this, Request::Release, move |_| lookup.finish());
                     } else {
                         lookup.finish();
                     }
@@ -365,7 +397,7 @@ impl Answers {
                 this.waiters.forget(handle);
                 this.followers.write().remove(&handle);
             }
-            Some(Node::Append(_) | Node::Record(..) | Node::Link(_)) | None => {}
+            Some(Node::Append(_) | Node::Ctl | Node::Record(..) | Node::Link(_)) | None => {}
             Some(Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir) => {}
             Some(Node::Topic(_) | Node::Apart | Node::TopicTimes(_)) => {}
         }

@@ -4,8 +4,9 @@
 //! writing to the last release.
 
 use super::holders::{self, Others};
+use super::measure::Ticket;
 use super::reply::errno;
-use crate::view::{Appender, Error};
+use crate::view::{Appender, Error, Outcome};
 use fuser::{Errno, ReplyEmpty, ReplyWrite};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -92,35 +93,39 @@ impl Appends {
 
 impl Lookup {
     /// Takes a write; it is answered once its complete lines are in the log.
-    pub(super) fn write(&self, data: &[u8], durable: bool, reply: ReplyWrite) {
-        let Ok(len) = u32::try_from(data.len()) else { return reply.error(Errno::EINVAL) };
+    pub(super) fn write(&self, data: &[u8], durable: bool, ticket: Ticket, reply: ReplyWrite) {
+        // No request carries more than 32 bits can count.
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.given_up.store(false, Ordering::Relaxed);
-        let answer = move |result: Result<(), Error>| match result {
-            Ok(()) => reply.written(len),
-            Err(error) => reply.error(errno(error.kind())),
+        let answer = move |result: Result<(), Error>| {
+            ticket.answered(outcome(&result));
+            match result {
+                Ok(()) => reply.written(len),
+                Err(error) => reply.error(errno(error.kind())),
+            }
         };
         self.appender.write(data, durable, Box::new(answer));
     }
 
     /// Makes everything durable, the tail included.
-    pub(super) fn sync(&self, reply: ReplyEmpty) {
-        self.appender.sync(Box::new(move |result| answer(result, reply)));
+    pub(super) fn sync(&self, ticket: Ticket, reply: ReplyEmpty) {
+        self.appender.sync(Box::new(move |result| answer(result, ticket, reply)));
     }
 
     /// Answers a close while a tail waits: if no other descriptor of the look-up is left, the tail becomes a record now, so that
     /// its error reaches close(2). Else, and where that cannot be known, the tail waits for the next write, close or release. This
     /// may take [`SEARCH_MOST`].
-    pub(super) fn flush(this: &Arc<Lookup>, inode: u64, closer: u32, reply: ReplyEmpty) {
+    pub(super) fn flush(this: &Arc<Lookup>, inode: u64, closer: u32, ticket: Ticket, reply: ReplyEmpty) {
         match holders::others(inode, closer, SEARCH_MOST) {
             Others::None => {
                 let lookup = Arc::clone(this);
                 let answered = move |result: Result<(), Error>| {
                     lookup.given_up.store(result.is_err(), Ordering::Relaxed);
-                    answer(result, reply);
+                    answer(result, ticket, reply);
                 };
                 this.appender.commit_tail(false, Box::new(answered));
             }
-            Others::Some | Others::Unknown => reply.ok(),
+            Others::Some | Others::Unknown => answer(Ok(()), ticket, reply),
         }
     }
 
@@ -137,9 +142,14 @@ impl Lookup {
 }
 
 /// Answers an fsync or a flush.
-fn answer(result: Result<(), Error>, reply: ReplyEmpty) {
+fn answer(result: Result<(), Error>, ticket: Ticket, reply: ReplyEmpty) {
+    ticket.answered(outcome(&result));
     match result {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(errno(error.kind())),
     }
+}
+
+fn outcome(result: &Result<(), Error>) -> Outcome {
+    result.as_ref().map_or_else(|error| Outcome::Refused(error.kind()), |()| Outcome::Done)
 }

@@ -45,7 +45,7 @@ const SLOT_MASK: u64 = (1 << (FACE_SHIFT - SLOT_SHIFT)) - 1;
 const OFFSET_MASK: u64 = (1 << SLOT_SHIFT) - 1;
 
 /// Nodes whose number never changes, the first number being [`ROOT`].
-const FIXED: [Node; 12] = [
+const FIXED: [Node; 15] = [
     Node::Root,
     Node::ByOffset,
     Node::ByTime,
@@ -58,6 +58,9 @@ const FIXED: [Node; 12] = [
     Node::Text(TextFile::Config),
     Node::Text(TextFile::Errors),
     Node::Text(TextFile::Readme),
+    Node::Text(TextFile::Metrics),
+    Node::Text(TextFile::Check),
+    Node::Ctl,
 ];
 
 /// Faces in the order of their bits.
@@ -198,7 +201,7 @@ fn computed(slot: u32, node: &Node) -> Option<u64> {
         Node::Decoded(base, Lines::Json) => with_offset(base, DECODED_BIT | 1 << FACE_SHIFT),
         Node::Append(_) | Node::Link(_) | Node::Range(_) | Node::SegmentFile(_) => None,
         Node::Topic(_) | Node::Apart | Node::TopicTimes(_) | Node::Merged(_) => None,
-        Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir | Node::Follow(_) | Node::Text(_) => {
+        Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir | Node::Follow(_) | Node::Text(_) | Node::Ctl => {
             let place = FIXED.iter().position(|fixed| fixed == node).and_then(|place| u64::try_from(place).ok())?;
             Some(u64::from(slot)).filter(|slot| *slot < FIXED_SLOTS).map(|slot| slot * FIXED_MOST + ROOT + place)
         }

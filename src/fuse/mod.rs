@@ -4,7 +4,7 @@
 //! - `session`: mounting, signals, unmounting; `mounts`: what is mounted where; `busy`: who keeps a mount busy.
 //! - `inode`: numbers of nodes. `reply`: errno, attributes, buffers. `answers`: each request's question and answer.
 //! - `append`, `segments`, `follow`: handles of append files, of real files, and reads that wait for records. `holders`: whether a
-//!   close was the last one. `pool`: threads that may wait.
+//!   close was the last one. `pool`: threads that may wait. `measure`: how long requests take.
 //!
 //! No event thread waits for the disk: a question is asked at once, and where the answer is that it would block, asked again from
 //! the pool, which replies. A panic in a handler becomes EIO (the reply is dropped) and a line in the log; the mount lives on.
@@ -15,6 +15,7 @@ mod busy;
 mod follow;
 mod holders;
 mod inode;
+mod measure;
 mod mounts;
 mod pool;
 mod reply;
@@ -26,6 +27,7 @@ pub use busy::Holder;
 pub use session::{MountConfig, MountError, UnmountError, block_signals, check, mount, unmount};
 
 use crate::types::Patience;
+use crate::view::Request as Asked;
 use answers::Answers;
 use fuser::{
     AccessFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
@@ -37,7 +39,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 /// What fuser calls.
 #[derive(Debug)]
@@ -50,14 +52,14 @@ type Answered<R> = Result<(), R>;
 
 impl Adapter {
     /// Runs a handler; a panic is noted.
-    fn guard(&self, request: &'static str, body: impl FnOnce(&Arc<Answers>)) {
-        answers::guard(&self.answers, request, || body(&self.answers));
+    fn guard(&self, request: Asked, body: impl FnOnce(&Arc<Answers>)) {
+        answers::guard(&self.answers, request, Instant::now(), || body(&self.answers));
     }
 
     /// Asks at once, and where that would block, once more from the pool. `owned` makes what the second question needs.
     fn ask<R: Send + 'static, A: Send + 'static>(
         &self,
-        request: &'static str,
+        request: Asked,
         reply: R,
         now: impl FnOnce(&Answers, R) -> Answered<R>,
         owned: impl FnOnce() -> A,
@@ -95,7 +97,7 @@ impl fuser::Filesystem for Adapter {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.ask(
-            "lookup",
+            Asked::Lookup,
             reply,
             |answers, reply| answers.lookup(parent.0, name.as_bytes(), Patience::AtOnce, reply),
             || name.to_owned(),
@@ -104,12 +106,12 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
-        self.guard("forget", |answers| answers.forget(number.0, lookups));
+        self.guard(Asked::Forget, |answers| answers.forget(number.0, lookups));
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.ask(
-            "getattr",
+            Asked::Getattr,
             reply,
             |answers, reply| answers.attributes(number.0, Patience::AtOnce, reply),
             || (),
@@ -136,15 +138,15 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         let changes_owner_or_mode = mode.is_some() || uid.is_some() || gid.is_some();
-        self.guard("setattr", |answers| answers.set_attributes(number.0, changes_owner_or_mode, reply));
+        self.guard(Asked::Setattr, |answers| answers.set_attributes(number.0, changes_owner_or_mode, reply));
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        self.guard("readlink", |answers| answers.readlink(number.0, reply));
+        self.guard(Asked::Readlink, |answers| answers.readlink(number.0, reply));
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.guard("open", |answers| Answers::open(answers, number.0, flags.acc_mode(), reply));
+        self.guard(Asked::Open, |answers| Answers::open(answers, number.0, flags.acc_mode(), reply));
     }
 
     fn read(
@@ -160,7 +162,7 @@ impl fuser::Filesystem for Adapter {
     ) {
         let ask = answers::Read { number: number.0, handle: handle.0, at, size, flags, thread: request.pid() };
         self.ask(
-            "read",
+            Asked::Read,
             reply,
             |answers, reply| answers.read(ask, Patience::AtOnce, reply),
             || (),
@@ -182,15 +184,15 @@ impl fuser::Filesystem for Adapter {
     ) {
         // With DIRECT_IO the kernel sends no FSYNC for O_SYNC and O_DSYNC, which share this bit.
         let durable = flags.0 & libc::O_DSYNC != 0;
-        self.guard("write", |answers| answers.write(number.0, data, durable, reply));
+        self.guard(Asked::Write, |answers| Answers::write(answers, number.0, data, durable, reply));
     }
 
     fn flush(&self, request: &Request, number: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.guard("flush", |answers| Answers::flush(answers, number.0, request.pid(), reply));
+        self.guard(Asked::Flush, |answers| Answers::flush(answers, number.0, request.pid(), reply));
     }
 
     fn fsync(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.guard("fsync", |answers| Answers::sync(answers, number.0, reply));
+        self.guard(Asked::Fsync, |answers| Answers::sync(answers, number.0, reply));
     }
 
     fn release(
@@ -203,7 +205,7 @@ impl fuser::Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.guard("release", |answers| {
+        self.guard(Asked::Release, |answers| {
             Answers::release(answers, number.0, handle.0, flags.acc_mode());
             reply.ok();
         });
@@ -215,7 +217,7 @@ impl fuser::Filesystem for Adapter {
 
     fn readdir(&self, _: &Request, number: INodeNo, _: FileHandle, cursor: u64, reply: ReplyDirectory) {
         self.ask(
-            "readdir",
+            Asked::Readdir,
             reply,
             |answers, reply| answers.list(number.0, cursor, Patience::AtOnce, reply),
             || (),
@@ -225,7 +227,7 @@ impl fuser::Filesystem for Adapter {
 
     fn readdirplus(&self, _: &Request, number: INodeNo, _: FileHandle, cursor: u64, reply: ReplyDirectoryPlus) {
         self.ask(
-            "readdirplus",
+            Asked::Readdirplus,
             reply,
             |answers, reply| answers.list_with_attributes(number.0, cursor, Patience::AtOnce, reply),
             || (),
@@ -242,12 +244,12 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.guard("statfs", |answers| Answers::in_pool(answers, "statfs", move |answers| answers.space(reply)));
+        self.guard(Asked::Statfs, |answers| Answers::in_pool(answers, Asked::Statfs, move |answers| answers.space(reply)));
     }
 
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         self.ask(
-            "getxattr",
+            Asked::Getxattr,
             reply,
             |answers, reply| answers.xattr(number.0, name.as_bytes(), size, Patience::AtOnce, reply),
             || name.to_owned(),
@@ -257,7 +259,7 @@ impl fuser::Filesystem for Adapter {
 
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
         self.ask(
-            "listxattr",
+            Asked::Listxattr,
             reply,
             |answers, reply| answers.xattr_names(number.0, size, Patience::AtOnce, reply),
             || (),
@@ -328,7 +330,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyPoll,
     ) {
         let notifier = flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY).then_some(notifier);
-        self.guard("poll", |answers| answers.poll(number.0, handle.0, notifier, reply));
+        self.guard(Asked::Poll, |answers| answers.poll(number.0, handle.0, notifier, reply));
     }
 
     fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {

@@ -1,6 +1,7 @@
 //! From the tree's words to the kernel's: errno, attributes, lifetimes, and buffers that the kernel copies from quickly.
 
 use super::inode;
+use super::measure;
 use crate::view::{Attr, Error, ErrorKind, FileKind, Lifetime, Node, Time};
 use fuser::{
     Errno, FileAttr, FileType, FopenFlags, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
@@ -77,6 +78,7 @@ pub(super) trait Fail: Send + 'static {
 macro_rules! fail {
     ($($reply:ty),*) => { $(impl Fail for $reply {
         fn fail(self, errno: Errno) {
+            measure::failed(errno);
             self.error(errno);
         }
     })* };
@@ -103,8 +105,11 @@ impl Ownership {
         match (kind, self.umask) {
             (FileKind::Link, _) => 0o777,
             (FileKind::Directory, Some(umask)) => 0o777 & !umask,
-            (FileKind::File, Some(umask)) if mode & 0o222 != 0 => 0o666 & !umask,
-            (FileKind::File, Some(umask)) => 0o444 & !umask,
+            (FileKind::File, Some(umask)) => {
+                let readable = if mode & 0o444 == 0 { 0 } else { 0o444 };
+                let writable = if mode & 0o222 == 0 { 0 } else { 0o222 };
+                (readable | writable) & !umask
+            }
             (_, None) => mode & self.granted & 0o777,
         }
     }
@@ -261,6 +266,7 @@ mod tests {
         assert_eq!(of(0o700, None, FileKind::Link, 0o777), 0o777);
         assert_eq!(of(0o700, Some(0o022), FileKind::File, 0o666), 0o644);
         assert_eq!(of(0o700, Some(0), FileKind::File, 0o444), 0o444);
+        assert_eq!(of(0o700, Some(0o022), FileKind::File, 0o200), 0o200);
         assert_eq!(of(0o700, Some(0o027), FileKind::Directory, 0o555), 0o750);
     }
 

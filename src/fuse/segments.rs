@@ -3,6 +3,7 @@
 //! The kernel refuses to mix both ways on one inode, so the way is chosen at the first open and kept until the last close. Whether
 //! passthrough works at all is only known once it was tried: the kernel offers it to daemons that may not use it.
 
+use super::reply::Fail;
 use crate::io::File;
 use fuser::{BackingId, Errno, FileHandle, FopenFlags, ReplyOpen};
 use parking_lot::Mutex;
@@ -47,7 +48,7 @@ impl OpenFiles {
                     let backing = self.try_passthrough(&*file, &reply);
                     place.insert(OpenFile { file, backing, opens: 0 })
                 }
-                Err(errno) => return reply.error(errno),
+                Err(errno) => return reply.fail(errno),
             },
         };
         open.opens = open.opens.saturating_add(1);

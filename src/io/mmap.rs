@@ -1,4 +1,4 @@
-//! Shared maps of files: [`Map`] for readers, [`WritableMap`] for the one thread that stores index entries.
+//! Shared maps of files: [`Map`] for readers, `WritableMap` for the one thread that stores index entries.
 //!
 //! A map hands out plain slices. Two rules make that sound. Only bytes below the published end of the file are asked for, and
 //! those never change. Where another process shortens the file all the same, the guard turns the lost pages into zeros instead

@@ -1,8 +1,8 @@
 //! A disk in memory, for tests: it fails at a chosen operation, and a crash keeps any subset of what was not synced.
 //!
 //! Every file has a live image, which readers, writers and maps see (anonymous memory behind a descriptor, so maps are the real
-//! thing), and a durable one. What lies between them is a list of changes in order: each write, each [`IndexMap::put`], each
-//! change of the length. [`File::sync_data`] makes the changes of that file durable, and not its name; [`Directory::sync`] makes
+//! thing), and a durable one. What lies between them is a list of changes in order: each write, each [`IndexMap::put`](super::IndexMap::put), each
+//! change of the length. [`File::sync_data`](super::File::sync_data) makes the changes of that file durable, and not its name; [`Directory::sync`] makes
 //! the names of that directory durable, and not the files' bytes. [`SimDisk::crash`] gives a new disk with the durable images and
 //! a chosen part of the changes:
 //!

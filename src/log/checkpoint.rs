@@ -4,14 +4,19 @@
 //! name, synced, renamed, and the directory is synced, so that a crash leaves the old file or the new one.
 
 use crate::error::{Error, Fault, Result};
-use crate::io::{Directory, Open, read_up_to, write_all_at};
+use crate::io::{Directory, Open, lock, read_up_to, write_all_at};
 use crate::log::names;
 use crate::types::{Offset, TopicPartition};
 use std::ffi::OsStr;
 use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// No checkpoint file is larger than this, in bytes; a larger one is refused rather than read.
 const LARGEST: usize = 64 << 20;
+/// How long another process that changes the same file is waited for, and how often it is asked.
+const LOCK_WAIT_MOST: Duration = Duration::from_secs(5);
+const LOCK_WAIT_STEP: Duration = Duration::from_millis(5);
 
 /// An entry of `leader-epoch-checkpoint`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,13 +72,18 @@ fn field<T: std::str::FromStr>(name: &str, fields: &[String], at: usize, what: &
     text.parse().map_err(|_| Error::corrupt(name, Fault::new(0, what, format!("`{}`", text.escape_debug()))))
 }
 
+/// The name that a checkpoint has until it is whole; Kafka's.
+fn temporary(name: &str) -> String {
+    format!("{name}.tmp")
+}
+
 fn write(dir: &dyn Directory, name: &str, entries: &[String]) -> Result<()> {
     let mut text = format!("0\n{}\n", entries.len());
     for entry in entries {
         text.push_str(entry);
         text.push('\n');
     }
-    let temporary = format!("{name}.tmp");
+    let temporary = temporary(name);
     let run = || -> io::Result<()> {
         let file = dir.open(OsStr::new(&temporary), Open::Create)?;
         file.set_len(0)?;
@@ -132,9 +142,52 @@ pub fn read_offset(dir: &dyn Directory, name: &str, partition: &TopicPartition) 
     Ok(found)
 }
 
+/// Raises what a checkpoint of a data directory, or of a partition outside one, says of a partition; a larger offset that is there already
+/// stays. Entries of other partitions stay as they are. The file is read, changed and renamed while its temporary name is locked, so that two
+/// processes that have partitions in one directory do not lose each other's entry.
+///
+/// # Errors
+/// [`Error::TopicName`]; [`Error::Locked`] where another process keeps the lock for seconds; what the system says; a file that does not follow
+/// the grammar, which is left as it is.
+pub fn raise_offset(dir: &dyn Directory, name: &str, partition: &TopicPartition, offset: Offset) -> Result<()> {
+    if partition.topic.chars().any(char::is_whitespace) {
+        return Err(Error::TopicName { topic: partition.topic.escape_debug().to_string() });
+    }
+    let _lock = lock_temporary(dir, name)?;
+    if read_offset(dir, name, partition)?.is_some_and(|known| known >= offset.get()) {
+        // What the lock has made is no checkpoint.
+        return dir.remove(OsStr::new(&temporary(name))).map_err(|e| Error::io("remove", temporary(name), e));
+    }
+    let number = partition.partition.to_string();
+    let mut entries = read_lines(dir, name)?.unwrap_or_default();
+    entries.retain(|fields| !(fields.first() == Some(&partition.topic) && fields.get(1) == Some(&number)));
+    let mut lines: Vec<String> = entries.iter().map(|fields| fields.join(" ")).collect();
+    lines.push(format!("{} {number} {offset}", partition.topic));
+    write(dir, name, &lines)
+}
+
+/// Locks the temporary name of a checkpoint, which is made where it is missing.
+fn lock_temporary(dir: &dyn Directory, name: &str) -> Result<lock::RecordLock> {
+    let temporary = temporary(name);
+    let deadline = Instant::now() + LOCK_WAIT_MOST;
+    loop {
+        match dir.take_record_lock(OsStr::new(&temporary)).map_err(|e| Error::io("lock", &temporary, e))? {
+            Ok(lock) => return Ok(lock),
+            Err(holder) if Instant::now() >= deadline => {
+                let path = dir.path().join(&temporary).display().to_string();
+                return Err(Error::Locked { path, holder: format!("{holder} changes it") });
+            }
+            Err(_) => thread::sleep(LOCK_WAIT_STEP),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::os::OsFileSystem;
+    use crate::io::{FileSystem, sim::SimDisk};
+    use std::sync::Arc;
 
     #[test]
     fn what_kafka_reads_is_read() {
@@ -145,6 +198,51 @@ mod tests {
         assert_eq!(of("0\r\n1\r\nt\t0   7 ").map(|l| l.len()), Ok(1), "CRLF, tabs, a blank at the end, no last newline");
         for bad in ["1\n0\n", "0\nx\n", "0\n2\nt 0 7\n", "0\n1\n t 0 7\n", "0\n1\nt 0 7\n\n", " 0\n0\n"] {
             assert!(of(bad).is_err(), "{bad:?}");
+        }
+    }
+    fn partition(topic: &str, partition: i32) -> TopicPartition {
+        TopicPartition { topic: topic.to_owned(), partition }
+    }
+
+    fn offset(number: i64) -> Offset {
+        Offset::new(number).unwrap()
+    }
+
+    #[test]
+    fn an_offset_is_raised_and_never_lowered_and_other_entries_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(names::LOG_START);
+        let dir = OsFileSystem.open_dir(folder.path()).unwrap();
+        std::fs::write(&path, "0\n3\na 0 7\na 1 5\nb 0 9\n").unwrap();
+        raise_offset(&*dir, names::LOG_START, &partition("a", 0), offset(8)).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n3\na 1 5\nb 0 9\na 0 8\n");
+        raise_offset(&*dir, names::LOG_START, &partition("a", 1), offset(4)).unwrap();
+        raise_offset(&*dir, names::LOG_START, &partition("c", 2), offset(0)).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n4\na 1 5\nb 0 9\na 0 8\nc 2 0\n");
+        assert_eq!(dir.list().unwrap().len(), 1, "no temporary file is left");
+        assert!(matches!(raise_offset(&*dir, names::LOG_START, &partition("a b", 0), offset(1)), Err(Error::TopicName { .. })));
+        std::fs::write(&path, "no checkpoint").unwrap();
+        assert!(matches!(raise_offset(&*dir, names::LOG_START, &partition("a", 0), offset(9)), Err(Error::Corrupt(_))));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "no checkpoint");
+    }
+
+    #[test]
+    fn writers_of_one_checkpoint_do_not_lose_each_others_entries() {
+        let disk = SimDisk::new();
+        disk.create_dir("/data".as_ref()).unwrap();
+        let dir: Arc<dyn Directory> = disk.open_dir("/data".as_ref()).unwrap();
+        std::thread::scope(|scope| {
+            for topic in ["a", "b", "c"] {
+                let dir = dir.clone();
+                scope.spawn(move || {
+                    for n in 1..=20 {
+                        raise_offset(&*dir, names::LOG_START, &partition(topic, 0), offset(n)).unwrap();
+                    }
+                });
+            }
+        });
+        for topic in ["a", "b", "c"] {
+            assert_eq!(read_offset(&*dir, names::LOG_START, &partition(topic, 0)).unwrap(), Some(20), "{topic}");
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod commit;
 pub mod compression;
 pub mod config;
+pub mod counters;
 pub mod decoded;
 pub mod decoders;
 pub mod encode;

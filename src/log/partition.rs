@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::io::{Clock, Directory};
 use crate::log::batch::{BatchHeader, Step, verify_crc};
+use crate::log::checkpoint;
 use crate::log::config::LogConfig;
 use crate::log::decoded::DecodedBatches;
 use crate::log::index::{OffsetIndex, used_offset_bytes};
@@ -262,6 +263,28 @@ impl Partition {
         self.layout.store(Arc::new(Layout::new(segments)));
     }
 
+    /// Raises the log start offset, durably, and lets readers see it at once: what lies before it does not exist any more. No byte moves.
+    /// It is kept in the checkpoint of the data directory around, or where there is none, in the partition's own. The caller holds the lock of
+    /// the partition. Returns the log start offset, which an offset below it leaves as it is.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for an offset beyond the log end; as [`checkpoint::raise_offset`].
+    pub(crate) fn delete_before(&self, offset: Offset) -> Result<Offset> {
+        let _watch = self.watch.lock();
+        let bounds = self.bounds();
+        if offset > bounds.log_end {
+            return Err(Error::OutOfRange { offset, log_end: bounds.log_end });
+        }
+        if offset <= bounds.log_start {
+            return Ok(bounds.log_start);
+        }
+        let around =
+            self.parent.as_ref().filter(|p| [names::META_PROPERTIES, names::LOG_START].iter().any(|n| p.metadata(OsStr::new(n)).is_ok()));
+        checkpoint::raise_offset(&**around.unwrap_or(&self.dir), names::LOG_START, &self.name, offset)?;
+        self.log_start.fetch_max(offset.get(), Ordering::AcqRel);
+        Ok(offset)
+    }
+
     /// From now on the directory changes only through our writer; its torn tail is gone.
     pub(crate) fn owned_by_writer(&self) {
         self.foreign.store(false, Ordering::Relaxed);
@@ -391,13 +414,15 @@ impl Partition {
 
     /// Lays out the directory anew after it was recovered.
     pub(crate) fn look_again(&self) -> Result<()> {
+        // Held while the checkpoint is read, so that a log start offset that is set meanwhile is not lost.
+        let mut watch = self.watch.lock();
         let found = listing::list(&*self.dir)?;
         let log_start = listing::checkpointed_log_start(&*self.dir, self.parent.as_deref(), &self.name)?;
         for segment in &self.layout().segments {
             segment.close();
         }
         self.layout.store(Arc::default());
-        self.lay_out(&found, log_start, &mut self.watch.lock())
+        self.lay_out(&found, log_start, &mut watch)
     }
 
     /// Publishes what a listing shows. Segments that are the same files stay the same objects.

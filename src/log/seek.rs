@@ -344,6 +344,7 @@ fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usiz
 #[inline]
 pub(crate) fn verify(open: &OpenSegment, log: &[u8], at: u64, bounds: (Offset, Option<Offset>), patience: Patience) -> Result<(), Trouble> {
     if verified::contains(open.instance, Subject::Batch, at) {
+        verified::count_known();
         return Ok(());
     }
     verify_new(open, log, at, bounds, patience)
@@ -358,6 +359,7 @@ fn verify_new(open: &OpenSegment, log: &[u8], at: u64, (base, limit): (Offset, O
     if patience == Patience::AtOnce && (header.is_wrapper() || !open.log.is_resident(at..end)) {
         return Err(Trouble::Cold);
     }
+    verified::count_computed();
     verify_crc(&header, log.get(at as usize..end as usize).unwrap_or_default()).map_err(|fault| fault.moved(at))?;
     if limit.is_some_and(|limit| header.last_offset >= limit) {
         return Err(Fault::new(at, "offsets below those of the next segment", header.last_offset.to_string()).into());

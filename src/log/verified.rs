@@ -4,6 +4,7 @@
 //! and a lost key only costs verifying again. A key names an opened segment by a number that is never used twice, so that forgetting a
 //! segment is opening it anew.
 
+use crate::log::counters::Counters;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -65,6 +66,27 @@ pub fn remember(instance: Instance, subject: Subject, at: u64) {
     if let Some(slot) = table().get(slot) {
         slot.store(key, Ordering::Relaxed);
     }
+}
+
+/// Batches that were known to be right, and batches whose CRC was computed, in the order of these counters.
+static BATCHES: Counters<2> = Counters::new();
+const KNOWN: usize = 0;
+const COMPUTED: usize = 1;
+
+/// Counts a batch that was known to be right.
+#[inline]
+pub(crate) fn count_known() {
+    BATCHES.add(KNOWN, 1);
+}
+
+/// Counts a batch whose CRC was computed.
+pub(crate) fn count_computed() {
+    BATCHES.add(COMPUTED, 1);
+}
+
+/// How often a batch was known to be right in this process, and how often its CRC had to be computed.
+pub fn batches_known_and_computed() -> (u64, u64) {
+    (BATCHES.get(KNOWN), BATCHES.get(COMPUTED))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::log::segment::OpenSegments;
 use crate::log::walk::{Item, Look, Walk};
 use crate::log::{checkpoint, listing};
 use crate::source::access::{self, Access, Locks, Wish};
-use crate::source::{Batches, RecoveryStep, SegmentSpan, Shared, Source, Status};
+use crate::source::{Batches, Control, Maintenance, RecoveryStep, SegmentSpan, Shared, Source, Status};
 use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -306,10 +306,10 @@ impl Source for Local {
         failed.map_or(Ok(found), Err)
     }
 
-    fn batches(&self, from: Offset, until: Offset) -> Box<dyn Batches> {
+    fn batches_with(&self, from: Offset, until: Offset, control: Control) -> Box<dyn Batches> {
         let start = self.partition.bounds().log_start;
         let walk = self.partition.walk(from.max(start), until, Look::Batches, Patience::MayBlock);
-        Box::new(LocalBatches { partition: self.partition.clone(), committed_only: self.committed_only(), walk, held: None })
+        Box::new(LocalBatches { partition: self.partition.clone(), committed_only: self.committed_only(), control, walk, held: None })
     }
 
     fn log_bytes(&self, from: Offset, until: Offset, most: u64, patience: Patience) -> Result<u64> {
@@ -482,6 +482,10 @@ impl Source for Local {
         Some(self.partition.directory())
     }
 
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+
     fn file_may_change(&self, name: &str) -> bool {
         let layout = self.partition.layout();
         match (names::parse(name), layout.segments.last()) {
@@ -525,6 +529,7 @@ impl Source for Local {
 struct LocalBatches {
     partition: Arc<Partition>,
     committed_only: bool,
+    control: Control,
     walk: Walk,
     /// A batch whose records were not readable at once.
     held: Option<(Batch, Arc<str>)>,
@@ -543,9 +548,12 @@ impl Batches for LocalBatches {
                 },
             };
             if batch.header.magic >= 2 && batch.header.attributes.is_control() {
-                continue;
-            }
-            if self.committed_only && !self.partition.is_committed(&batch.header, batch.header.base_offset, patience)? {
+                // A marker belongs to no transaction that could hide it, but it may stand behind what is stable.
+                let stable = || Ok::<_, Error>(batch.header.base_offset < self.partition.last_stable_offset(patience)?);
+                if self.control == Control::Hide || (self.committed_only && !stable()?) {
+                    continue;
+                }
+            } else if self.committed_only && !self.partition.is_committed(&batch.header, batch.header.base_offset, patience)? {
                 continue;
             }
             match self.partition.body(&batch, &file, patience) {

@@ -7,23 +7,41 @@
 pub mod access;
 pub mod data_dir;
 pub mod local;
+pub mod maintenance;
 
 pub use crate::error::{Corruption, Error, Result};
 pub use crate::log::batch::BatchHeader;
 pub use crate::log::bytes::Shared;
+pub use crate::log::check::Report;
 pub use crate::log::commit::{Appended, Done};
+pub use crate::log::counters::Counters;
+pub use crate::log::decoded::CacheCounts;
 pub use crate::log::encode::NewRecord;
 pub use crate::log::handle::{Body, Record};
 pub use crate::log::partition::Bounds;
+pub use crate::log::record::{ControlType, control_type};
 pub use crate::log::seek::{Absent, Found};
 pub use crate::log::transactions::OpenTransaction;
+pub use crate::log::verified::batches_known_and_computed;
+
+pub use maintenance::{Maintenance, Storage};
 
 use crate::io::{Directory, Space};
 use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
 use std::fmt;
 use std::sync::Arc;
 
-/// Batches of a range, in order; hidden ones (control batches, and what the isolation hides) are passed over.
+/// Whether control batches, such as the markers of transactions, are among the batches of a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Control {
+    /// They are passed over.
+    #[default]
+    Hide,
+    /// They are handed out like others.
+    Show,
+}
+
+/// Batches of a range, in order; hidden ones (what the isolation hides, and mostly control batches) are passed over.
 pub trait Batches: Send + fmt::Debug {
     /// The next batch with its records readable; `None` at the end. After an error of kind [`Error::WouldBlock`] the same step can be tried
     /// again; after damage the next call goes on behind it.
@@ -139,8 +157,13 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// As [`Source::bounds`].
     fn offset_at(&self, time: TimestampMs, patience: Patience) -> Result<Option<Offset>>;
 
+    /// The batches that hold offsets from `from` to below `until`, control batches passed over.
+    fn batches(&self, from: Offset, until: Offset) -> Box<dyn Batches> {
+        self.batches_with(from, until, Control::Hide)
+    }
+
     /// The batches that hold offsets from `from` to below `until`.
-    fn batches(&self, from: Offset, until: Offset) -> Box<dyn Batches>;
+    fn batches_with(&self, from: Offset, until: Offset, control: Control) -> Box<dyn Batches>;
 
     /// About how many bytes of log a range covers, counted until `most` is exceeded.
     ///
@@ -192,6 +215,9 @@ pub trait Source: Send + Sync + fmt::Debug {
 
     /// The real files; a capability.
     fn files(&self) -> Option<&Arc<dyn Directory>>;
+
+    /// What can be done to the log beyond reading and appending, and how it is made; a capability.
+    fn maintenance(&self) -> Option<&dyn Maintenance>;
 
     /// Whether a file of [`Source::files`] may still change.
     fn file_may_change(&self, name: &str) -> bool;

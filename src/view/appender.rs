@@ -9,6 +9,7 @@ use crate::view::envelope::ParsedRecord;
 use crate::view::error::{Error, ErrorKind};
 use crate::view::journal::Journal;
 use crate::view::lines::{Feed, Framing, Limits, Offered, RefusedKind, Rejection};
+use crate::view::metrics::AppendCounters;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,6 +38,9 @@ struct Shared {
 
 struct State {
     feed: Feed,
+    counters: Arc<AppendCounters>,
+    /// The bytes of the write that is being offered.
+    offered_bytes: u64,
     /// Whether records were offered to the log and its answer is not here yet.
     under_way: bool,
     /// Whether a handle that can read is open, so that offsets are worth keeping.
@@ -72,14 +76,23 @@ enum Meeting {
 }
 
 impl Appender {
-    pub(crate) fn new(source: Arc<dyn Source>, journal: Arc<Journal>, framing: Framing) -> Appender {
+    pub(crate) fn new(source: Arc<dyn Source>, journal: Arc<Journal>, counters: Arc<AppendCounters>, framing: Framing) -> Appender {
         let path = match framing {
             Framing::Lines => "append",
             Framing::Json => "append.jsonl",
             Framing::Binary => "append.bin",
         };
         let feed = Feed::new(framing, Limits { max_record_bytes: source.largest_value() });
-        let state = State { feed, under_way: false, readable: false, unread: VecDeque::new(), unread_offsets: 0, last_offset: None };
+        let state = State {
+            feed,
+            counters,
+            offered_bytes: 0,
+            under_way: false,
+            readable: false,
+            unread: VecDeque::new(),
+            unread_offsets: 0,
+            last_offset: None,
+        };
         Appender { shared: Arc::new(Shared { source, journal, path, state: Mutex::new(state), idle: Condvar::new() }) }
     }
 
@@ -158,6 +171,7 @@ impl Appender {
         self.wait(&mut guard);
         let state = &mut *guard;
         let mut finished = Some(finished);
+        state.offered_bytes = data.map_or(0, |data| data.len() as u64);
         let offered = match data {
             Some(data) => state.feed.offer(data),
             None => state.feed.offer_tail(),
@@ -167,6 +181,7 @@ impl Appender {
             Err(refused) => Err(refusal(refused.kind, refused.reason, state)),
             Ok(Offer::Nothing) => {
                 state.feed.accept();
+                state.counters.appended(0, state.offered_bytes);
                 Ok(())
             }
             Ok(Offer::Settled(result)) => state.settle(result),
@@ -270,6 +285,7 @@ impl State {
         match result {
             Ok(appended) => {
                 self.feed.accept();
+                self.counters.appended(appended.records, self.offered_bytes);
                 self.keep_offsets(appended);
                 Ok(())
             }

@@ -3,7 +3,7 @@
 //! `tail` and `less` need a true size and read at its end, so the active segment is counted off the threads that may not wait; a sealed one has its
 //! size once somebody has counted it. A size that was told never shrinks: readers take that for a truncation.
 
-use crate::source::Source;
+use crate::source::{Control, Source};
 use crate::types::{Offset, Patience};
 use crate::view::error::{Error, ErrorKind};
 use crate::view::node::Span;
@@ -31,11 +31,12 @@ pub(crate) struct Count {
     next: Offset,
     /// Whether a record could not be read: the size is then not known.
     broken: bool,
+    control: Control,
 }
 
 impl Count {
-    fn new(base: Offset) -> Count {
-        Count { marks: vec![(0, base)], bytes: 0, next: base, broken: false }
+    fn new(base: Offset, control: Control) -> Count {
+        Count { marks: vec![(0, base)], bytes: 0, next: base, broken: false, control }
     }
 
     /// The last mark at or before a position.
@@ -52,7 +53,7 @@ impl Count {
         if patience == Patience::AtOnce && source.log_bytes(self.next, until, AT_ONCE_MOST, patience)? > AT_ONCE_MOST {
             return Err(Error::new(ErrorKind::WouldBlock, "not counted yet"));
         }
-        let mut batches = source.batches(self.next, until);
+        let mut batches = source.batches_with(self.next, until, self.control);
         let mut json = Vec::new();
         loop {
             let body = match batches.next(patience) {
@@ -98,18 +99,23 @@ type Shared = Arc<Mutex<Count>>;
 #[derive(Debug)]
 pub(crate) struct Counts {
     kept: Mutex<LruCache<(Offset, Lines), Shared>>,
-}
-
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts { kept: Mutex::new(LruCache::new(NonZeroUsize::new(COUNTS_MOST).unwrap_or(NonZeroUsize::MIN))) }
-    }
+    control: Control,
 }
 
 impl Counts {
+    /// Nothing is counted yet. `control` says whether envelopes of control records count.
+    pub(crate) fn new(control: Control) -> Counts {
+        Counts { kept: Mutex::new(LruCache::new(NonZeroUsize::new(COUNTS_MOST).unwrap_or(NonZeroUsize::MIN))), control }
+    }
+
+    /// Whether a form shows control records: they have no value that a line could show.
+    pub(crate) fn control(&self, lines: Lines) -> Control {
+        if lines == Lines::Json { self.control } else { Control::Hide }
+    }
+
     /// What is known of a segment's output, to be filled in by counting.
     pub(crate) fn of(&self, base: Offset, lines: Lines) -> Shared {
-        self.kept.lock().get_or_insert((base, lines), || Arc::new(Mutex::new(Count::new(base)))).clone()
+        self.kept.lock().get_or_insert((base, lines), || Arc::new(Mutex::new(Count::new(base, self.control(lines))))).clone()
     }
 
     /// The size of a segment's output. The active one is counted; a sealed one has a size only where it was counted to its end before.

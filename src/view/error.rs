@@ -40,6 +40,23 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [ErrorKind; 13] = [
+        ErrorKind::NotFound,
+        ErrorKind::Invalid,
+        ErrorKind::NotPermitted,
+        ErrorKind::ReadOnly,
+        ErrorKind::Damaged,
+        ErrorKind::TooLarge,
+        ErrorKind::NoSpace,
+        ErrorKind::NotDirectory,
+        ErrorKind::NoAttribute,
+        ErrorKind::NotSupported,
+        ErrorKind::WouldBlock,
+        ErrorKind::Closed,
+        ErrorKind::Access,
+    ];
+
     /// The name that a person knows it by.
     pub const fn name(self) -> &'static str {
         match self {
@@ -103,6 +120,12 @@ impl Error {
         self.place.as_ref()
     }
 
+    /// The same error with other words for its reason.
+    pub(crate) fn explained(mut self, words: impl FnOnce(&str) -> String) -> Error {
+        self.reason = words(&self.reason);
+        self
+    }
+
     pub(crate) fn at(mut self, file: &str, position: Option<Position>) -> Error {
         self.place = Some(Place { file: file.to_owned(), position });
         self
@@ -161,6 +184,7 @@ impl From<SourceError> for Error {
                 let file = file.clone();
                 Error::new(kind, error.to_string()).at(&file, None)
             }
+            SourceError::OutOfRange { .. } | SourceError::TopicName { .. } => Error::new(ErrorKind::Invalid, error.to_string()),
             SourceError::RecordTooLarge { .. } => Error::new(ErrorKind::TooLarge, error.to_string()),
             SourceError::OffsetsExhausted(_) => Error::new(ErrorKind::NoSpace, error.to_string()),
             SourceError::ReadOnly { .. } => Error::new(ErrorKind::ReadOnly, error.to_string()),

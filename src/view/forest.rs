@@ -5,7 +5,7 @@
 //! M/<topic>/by-time/T..U.jsonl       the topic's partitions merged by time
 //! M/.other/<folder>/...              folders ending in -delete, -future, -stray
 //! M/+files/                          the directory's own plain files
-//! M/errors, status, status.json, README, and +errors, ... which always stand (`+` is in no topic name)
+//! M/errors, status, status.json, metrics, README, and +errors, ... which always stand (`+` is in no topic name)
 //! ```
 
 use crate::error::Error as SourceError;
@@ -17,12 +17,12 @@ use crate::types::{Patience, TimestampMs};
 use crate::view::error::{Error, ErrorKind};
 use crate::view::journal::Journal;
 use crate::view::merge::Merge;
+use crate::view::metrics::{RequestCounters, Sample, exposition};
 use crate::view::node::{Attr, FileKind, Lifetime, Merged, Node, TextFile, Time};
 use crate::view::path::{ByTime, Lines};
 use crate::view::stream::Reader;
-use crate::view::time::Zone;
 use crate::view::tree::Place;
-use crate::view::{Sink, View};
+use crate::view::{Options, Sink, View};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::HashMap;
@@ -33,16 +33,21 @@ use std::sync::Arc;
 type Result<T> = std::result::Result<T, Error>;
 
 /// What stands beside the topics; each also with a `+` before it.
-const TEXTS: [(&str, TextFile); 4] =
-    [("errors", TextFile::Errors), ("status", TextFile::Status), ("status.json", TextFile::StatusJson), ("README", TextFile::Readme)];
+const TEXTS: [(&str, TextFile); 5] = [
+    ("errors", TextFile::Errors),
+    ("status", TextFile::Status),
+    ("status.json", TextFile::StatusJson),
+    ("metrics", TextFile::Metrics),
+    ("README", TextFile::Readme),
+];
 
 /// The tree over a data directory.
 #[derive(Debug)]
 pub struct Forest {
     data: Arc<DataDir>,
-    zone: Zone,
-    settings: Vec<(String, String)>,
+    options: Options,
     journal: Arc<Journal>,
+    requests: Arc<RequestCounters>,
     slots: Mutex<Slots>,
 }
 
@@ -56,8 +61,13 @@ struct Slots {
 
 impl Forest {
     /// The tree over a data directory.
-    pub fn new(data: Arc<DataDir>, zone: Zone, settings: Vec<(String, String)>) -> Forest {
-        Forest { data, zone, settings, journal: Arc::default(), slots: Mutex::default() }
+    pub fn new(data: Arc<DataDir>, options: Options) -> Forest {
+        Forest { data, options, journal: Arc::default(), requests: Arc::default(), slots: Mutex::default() }
+    }
+
+    /// What was asked of the tree, to be counted by whoever serves it.
+    pub fn requests(&self) -> &Arc<RequestCounters> {
+        &self.requests
     }
 
     /// The data directory itself.
@@ -103,7 +113,7 @@ impl Forest {
         {
             return Ok(view.clone());
         }
-        let view = Arc::new(View::new(local.clone(), self.zone.clone(), self.settings.clone()));
+        let view = Arc::new(View::part(local.clone(), self.options.clone()));
         slots.views.insert(slot, (local, view.clone()));
         Ok(view)
     }
@@ -150,7 +160,8 @@ impl Forest {
             Node::Segments if contents.files.contains(name) => here(Node::SegmentFile(name.into())),
             Node::TopicTimes(topic) => match ByTime::parse(name.as_bytes())? {
                 ByTime::Range { from, to, lines: Lines::Json } => {
-                    let at = |time: Option<crate::view::time::TimeText>| time.map(|t| t.resolve(&self.zone, self.now())).transpose();
+                    let at =
+                        |time: Option<crate::view::time::TimeText>| time.map(|t| t.resolve(&self.options.zone, self.now())).transpose();
                     here(Node::Merged(Merged { topic: topic.clone(), from: at(from)?, until: at(to)? }))
                 }
                 _ => Err(Error::not_found("a topic's times are ranges of envelopes, T..U.jsonl; a partition has its own by-time")),
@@ -214,6 +225,8 @@ impl Forest {
 
     pub(crate) fn open(&self, node: &Node, patience: Patience) -> Result<Reader> {
         match node {
+            // Each partition is looked at, file by file.
+            Node::Text(TextFile::Metrics) if patience == Patience::AtOnce => Err(Error::new(ErrorKind::WouldBlock, "not gathered yet")),
             Node::Text(text) => Ok(Reader::text(self.text(*text)?.into_bytes())),
             Node::Merged(_) if patience == Patience::AtOnce => Err(Error::new(ErrorKind::WouldBlock, "partitions have to be opened")),
             Node::Merged(merged) => {
@@ -261,16 +274,25 @@ impl Forest {
                 }
                 text
             }
-            TextFile::Errors => self.journal.text(&self.zone),
-            TextFile::Config | TextFile::Readme => format!(
+            TextFile::Errors => self.journal.text(&self.options.zone),
+            TextFile::Metrics => {
+                // Only those that were looked at: gathering opens nothing.
+                let mut views: Vec<(u32, Arc<View>)> =
+                    self.slots.lock().views.iter().map(|(slot, (_, view))| (*slot, view.clone())).collect();
+                views.sort_by_key(|(slot, _)| *slot);
+                // A partition that went has nothing to tell.
+                let samples: Vec<Sample> = views.iter().filter_map(|(_, view)| view.sample().ok()).collect();
+                exposition(Some(&self.requests), &samples)
+            }
+            TextFile::Check | TextFile::Config | TextFile::Readme => format!(
                 "This is a data directory. <topic>/<n>/ is the tree of a partition; its README has the grammar.\n\n\
-                 <topic>/<n>/              by-offset, by-time, segments, decoded, append, status, ...\n\
+                 <topic>/<n>/              by-offset, by-time, segments, decoded, append, status, ctl, ...\n\
                  <topic>/by-time/T..U.jsonl  all partitions of the topic, merged by time (T.. and ..U, too)\n\
                  .other/                   folders that are being deleted, moved, or that belong to no broker\n\
                  +files/                   the plain files of the directory\n\
-                 errors, status, status.json (also +errors, ... where a topic has such a name)\n\n\
+                 errors, status, status.json, metrics (also +errors, ... where a topic has such a name)\n\n\
                  Times without a zone are in {}.\n",
-                self.zone.name()
+                self.options.zone.name()
             ),
         })
     }

@@ -4,61 +4,63 @@
 //! whether the caller can wait. Refusals go to the journal behind the file `errors` with their reason.
 
 pub mod appender;
+mod checking;
+mod ctl;
 mod decoded;
 pub mod envelope;
 pub mod error;
 pub mod forest;
 pub mod journal;
 pub mod lines;
+mod listing;
 pub mod merge;
+pub mod metrics;
 pub mod node;
+pub mod options;
 pub mod path;
 mod render;
 pub mod stream;
 pub mod time;
 pub mod tree;
+mod xattr;
 
 pub use appender::{Appender, Finished};
 pub use error::{Error, ErrorKind};
 pub use lines::Framing;
+pub use metrics::{Outcome, Request, RequestCounters};
 pub use node::{Attr, FileKind, Lifetime, Node, Span, TextFile, Time};
+pub use options::Options;
 pub use path::Face;
 pub use stream::Reader;
 pub use tree::{Place, Tree};
 
 use crate::io::{File, Kind, Open, Space};
-use crate::source::{Absent, Found, Record, SegmentSpan, Source};
+use crate::source::{Absent, Control, Found, Record, SegmentSpan, Source};
 use crate::types::{Offset, Patience, TimestampMs};
+use crate::view::checking::Checks;
 use crate::view::decoded::Counts;
 use crate::view::journal::Journal;
+use crate::view::metrics::{AppendCounters, Sample};
 use crate::view::path::{ByOffset, ByTime, Endpoint, Lines, OffsetRange};
-use crate::view::time::{TimeText, Zone, days_between};
+use crate::view::time::{TimeText, Zone};
 use std::ffi::OsStr;
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// A range that covers at most so many bytes of log has its exact size.
 const SIZED_RANGE_MOST: u64 = 4 << 20;
-/// `by-time` lists at most so many days.
-const DAYS_MOST: usize = 1000;
-/// The relative times that `by-time` lists where they lead somewhere.
-const LISTED_TIMES: [&str; 5] = ["1h-ago", "1d-ago", "7d-ago", "today", "yesterday"];
-/// A value larger than this is no extended attribute, in bytes.
-const XATTR_VALUE_MOST: usize = 64 << 10;
-/// A name longer than this is no extended attribute, in bytes.
-const XATTR_NAME_MOST: usize = 255;
-/// Cursors below this belong to `first` and `last`; behind it they are offsets.
-const CURSOR_OFFSETS: u64 = 16;
 
 /// The tree of a partition.
 #[derive(Debug)]
 pub struct View {
     source: Arc<dyn Source>,
-    zone: Zone,
+    options: Options,
     journal: Arc<Journal>,
     counts: Counts,
-    /// Settings of the mount itself, shown in `config` beside the log's.
-    settings: Vec<(String, String)>,
+    checks: Checks,
+    commands: ctl::Done,
+    appended: Arc<AppendCounters>,
+    /// What was asked of the tree; `None` for a part of a larger one, which counts for all its parts.
+    requests: Option<Arc<RequestCounters>>,
 }
 
 /// Takes an entry of a listing: its name, its kind, its node where that is known without looking, and the cursor behind it; says whether to go on.
@@ -67,9 +69,28 @@ pub type Sink<'s> = dyn FnMut(&[u8], FileKind, Option<&Node>, u64) -> bool + 's;
 type Result<T> = std::result::Result<T, Error>;
 
 impl View {
-    /// The tree over a source. Times without a zone are read in `zone`; `settings` are shown in `config` beside the source's.
-    pub fn new(source: Arc<dyn Source>, zone: Zone, settings: Vec<(String, String)>) -> View {
-        View { source, zone, journal: Arc::new(Journal::default()), counts: Counts::default(), settings }
+    /// The tree over a source.
+    pub fn new(source: Arc<dyn Source>, options: Options) -> View {
+        View { requests: Some(Arc::default()), ..View::part(source, options) }
+    }
+
+    /// The tree over a source as a part of a larger one.
+    pub(crate) fn part(source: Arc<dyn Source>, options: Options) -> View {
+        View {
+            source,
+            counts: Counts::new(options.control),
+            options,
+            journal: Arc::default(),
+            checks: Checks::default(),
+            commands: ctl::Done::default(),
+            appended: Arc::default(),
+            requests: None,
+        }
+    }
+
+    /// What was asked of the tree, to be counted by whoever serves it; `None` for a part of a larger one.
+    pub fn requests(&self) -> Option<&Arc<RequestCounters>> {
+        self.requests.as_ref()
     }
 
     /// What the tree shows.
@@ -79,7 +100,7 @@ impl View {
 
     /// The zone of times without one.
     pub fn zone(&self) -> &Zone {
-        &self.zone
+        &self.options.zone
     }
 
     /// Room on the file system of the source.
@@ -142,9 +163,14 @@ impl View {
 
     fn in_root(&self, name: &[u8]) -> Result<Node> {
         ROOT.iter()
-            .find(|(n, _)| n.as_bytes() == name)
+            .find(|(n, node)| n.as_bytes() == name && self.has(node))
             .map(|(_, node)| node.clone())
             .ok_or_else(|| Error::not_found("there is no such file; see README"))
+    }
+
+    /// Whether the source can do what a file of the root stands for.
+    fn has(&self, node: &Node) -> bool {
+        !matches!(node, Node::Ctl | Node::Text(TextFile::Check)) || self.source.maintenance().is_some()
     }
 
     fn in_by_offset(&self, name: &[u8], patience: Patience) -> Result<Node> {
@@ -195,7 +221,7 @@ impl View {
 
     fn in_by_time(&self, name: &[u8], patience: Patience) -> Result<Node> {
         let at = |time: &TimeText| -> Result<Option<Offset>> {
-            let time = time.resolve(&self.zone, self.source.now())?;
+            let time = time.resolve(&self.options.zone, self.source.now())?;
             Ok(self.source.offset_at(time, patience)?)
         };
         match ByTime::parse(name)? {
@@ -286,6 +312,7 @@ impl View {
                 let mode = if self.source.read_only().is_some() { 0o444 } else { 0o666 };
                 file(0, Time::from_ms(self.source.modified(Offset::MAX)), mode, Lifetime::Moving)
             }
+            Node::Ctl => file(0, Time::from_ms(self.source.modified(Offset::MAX)), 0o200, Lifetime::Moving),
             Node::Text(_) | Node::Follow(_) => file(0, now(), 0o444, Lifetime::Moving),
             Node::Decoded(base, lines) => {
                 let segment = self.segment(*base, patience)?;
@@ -370,15 +397,21 @@ impl View {
                 let segment = self.segment(*base, patience)?;
                 let until = if segment.active { Offset::MAX } else { segment.until };
                 let span = Span { from: segment.base, until, lines: *lines };
-                Ok(Reader::growing(self.source.clone(), span, Some(self.counts.of(*base, *lines))))
+                Ok(Reader::growing(self.source.clone(), span, self.counts.control(*lines), Some(self.counts.of(*base, *lines))))
             }
             Node::Follow(lines) => {
                 let span = Span { from: self.source.bounds(patience)?.log_end, until: Offset::MAX, lines: *lines };
-                Ok(Reader::growing(self.source.clone(), span, None))
+                Ok(self.follow(span))
             }
+            Node::Text(TextFile::Check) => Ok(Reader::check(self.checks.join_or_start(&self.source)?)),
             Node::Text(text) => Ok(Reader::text(self.text(*text, patience)?.into_bytes())),
             _ => Err(Error::new(ErrorKind::Invalid, "it is not read in this way")),
         }
+    }
+
+    /// A reader of a span that goes on when the log has grown.
+    pub fn follow(&self, span: Span) -> Reader {
+        Reader::growing(self.source.clone(), span, Control::Hide, None)
     }
 
     fn text(&self, file: TextFile, patience: Patience) -> Result<String> {
@@ -387,26 +420,41 @@ impl View {
         }
         Ok(match file {
             TextFile::Status | TextFile::StatusJson => {
-                let status = render::status_json(&*self.source, &self.source.status(patience)?);
+                let commands = self.commands.sentences(self.zone());
+                let status = render::status_json(&*self.source, &self.source.status(patience)?, &commands);
                 if file == TextFile::Status {
-                    render::status_text(&status, &self.zone)
+                    render::status_text(&status, &self.options.zone)
                 } else {
                     format!("{}\n", serde_json::Value::Object(status))
                 }
             }
-            TextFile::Config => {
-                let mut text = String::new();
-                for (name, value) in self.source.settings() {
-                    let _ = writeln!(text, "{name}={value}");
-                }
-                for (name, value) in &self.settings {
-                    let _ = writeln!(text, "{name}={value}");
-                }
-                text
-            }
-            TextFile::Errors => self.journal.text(&self.zone),
-            TextFile::Readme => render::readme(&*self.source, &self.zone),
+            TextFile::Config => options::config_text(&*self.source, &self.options),
+            // Storage is looked at file by file.
+            TextFile::Metrics if patience == Patience::AtOnce => return Err(Error::new(ErrorKind::WouldBlock, "not gathered yet")),
+            TextFile::Metrics => metrics::exposition(self.requests.as_deref(), &[self.sample()?]),
+            TextFile::Check => return Err(Error::new(ErrorKind::Invalid, "it is read while it is made")),
+            TextFile::Errors => self.journal.text(&self.options.zone),
+            TextFile::Readme => render::readme(&*self.source, &self.options.zone),
         })
+    }
+
+    /// What the partition looks like now. It may wait for the disk.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub(crate) fn sample(&self) -> Result<Sample> {
+        let bounds = self.source.bounds(Patience::MayBlock)?;
+        let storage = self.source.maintenance().map(|m| m.storage()).transpose()?;
+        Ok(Sample::new(self.source.name(), bounds, &self.appended, storage))
+    }
+
+    /// Carries out the commands of one write to `ctl`, in order. It may wait for the disk.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for what is no command, before any is carried out; [`ErrorKind::NotSupported`]; [`ErrorKind::ReadOnly`]; what
+    /// the source says. All are noted in `errors`.
+    pub fn control(&self, data: &[u8]) -> Result<()> {
+        ctl::carry_out(&self.source, &self.commands, data).inspect_err(|error| self.journal.note_write(self.source.now(), "ctl", error))
     }
 
     /// Opens a real file for reading.
@@ -428,158 +476,7 @@ impl View {
             self.journal.note(self.source.now(), "append", &error);
             return Err(error);
         }
-        Ok(Appender::new(self.source.clone(), self.journal.clone(), framing))
-    }
-
-    /// Lists a directory from a cursor on (0: from the start), without `.` and `..`. `sink` gets a name, its kind, its node where it is known without
-    /// looking, and the cursor behind it; it says whether to go on.
-    ///
-    /// # Errors
-    /// As [`View::lookup`].
-    pub fn list(&self, dir: &Node, cursor: u64, patience: Patience, sink: &mut Sink<'_>) -> Result<()> {
-        match dir {
-            Node::Root => {
-                for (i, (name, node)) in ROOT.iter().enumerate().take(LISTED_IN_ROOT).skip(cursor as usize) {
-                    let is_directory = matches!(node, Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir);
-                    let kind = if is_directory { FileKind::Directory } else { FileKind::File };
-                    if !sink(name.as_bytes(), kind, Some(node), i as u64 + 1) {
-                        break;
-                    }
-                }
-                Ok(())
-            }
-            Node::ByOffset => self.list_offsets(cursor, patience, sink),
-            Node::ByTime => {
-                for (i, name) in self.listed_times(patience)?.iter().enumerate().skip(cursor as usize) {
-                    if !sink(name.as_bytes(), FileKind::Link, None, i as u64 + 1) {
-                        break;
-                    }
-                }
-                Ok(())
-            }
-            Node::DecodedDir => {
-                let segments = self.source.segments(patience)?;
-                let links = segments.last().map(|_| ["active.txt", "active.jsonl"]).into_iter().flatten();
-                let files = segments.iter().flat_map(|s| [Lines::Values, Lines::Json].map(|lines| (s.base, lines)));
-                let all = files
-                    .map(|(base, lines)| (decoded_name(base, lines), FileKind::File, Some(Node::Decoded(base, lines))))
-                    .chain(links.map(|name| (name.to_owned(), FileKind::Link, None)));
-                for (i, (name, kind, node)) in all.enumerate().skip(cursor as usize) {
-                    if !sink(name.as_bytes(), kind, node.as_ref(), i as u64 + 1) {
-                        break;
-                    }
-                }
-                Ok(())
-            }
-            Node::Segments => {
-                let Some(files) = self.source.files() else { return Ok(()) };
-                let entries = files.list().map_err(|e| crate::error::Error::io("list", files.path().display(), e))?;
-                let mut names: Vec<_> = entries.into_iter().filter(|e| e.kind == Kind::File).map(|e| e.name).collect();
-                names.sort();
-                for (i, name) in names.iter().enumerate().skip(cursor as usize) {
-                    if !sink(name.as_encoded_bytes(), FileKind::File, None, i as u64 + 1) {
-                        break;
-                    }
-                }
-                Ok(())
-            }
-            _ => Err(Error::new(ErrorKind::NotDirectory, "it is no directory")),
-        }
-    }
-
-    fn list_offsets(&self, cursor: u64, patience: Patience, sink: &mut Sink<'_>) -> Result<()> {
-        if cursor < 2 {
-            for (i, name) in [(0, "first"), (1, "last")].into_iter().skip(cursor as usize) {
-                if self.source.first(patience)?.is_some() && !sink(name.as_bytes(), FileKind::Link, None, i + 1) {
-                    return Ok(());
-                }
-            }
-        }
-        let from = cursor.checked_sub(CURSOR_OFFSETS).and_then(|n| i64::try_from(n).ok()).and_then(Offset::new).unwrap_or(Offset::ZERO);
-        let mut name = Decimal::default();
-        self.source.offsets(from, patience, &mut |offset| {
-            let node = Node::Record(offset, Face::Value);
-            sink(name.of(offset), FileKind::File, Some(&node), offset.next().get() as u64 + CURSOR_OFFSETS)
-        })?;
-        Ok(())
-    }
-
-    fn listed_times(&self, patience: Patience) -> Result<Vec<String>> {
-        let mut days = Vec::new();
-        for (first, last) in self.source.time_spans(patience)?.into_iter().rev() {
-            days.extend(days_between(first, last, &self.zone, DAYS_MOST));
-        }
-        days.sort_unstable_by(|a, b| b.cmp(a));
-        days.dedup();
-        days.truncate(DAYS_MOST);
-        for name in LISTED_TIMES {
-            if let Ok(time) = TimeText::parse(name.as_bytes()).and_then(|t| t.resolve(&self.zone, self.source.now()))
-                && self.source.offset_at(time, patience)?.is_some()
-            {
-                days.push(name.to_owned());
-            }
-        }
-        Ok(days)
-    }
-
-    /// An extended attribute.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoAttribute`] where there is none of that name; as [`View::lookup`].
-    pub fn xattr(&self, node: &Node, name: &[u8], patience: Patience) -> Result<Vec<u8>> {
-        let none = || Error::new(ErrorKind::NoAttribute, "there is no such attribute");
-        if !name.starts_with(b"user.kafka.") || !matches!(node, Node::Record(..)) {
-            return Err(none());
-        }
-        self.xattrs(node, patience)?.into_iter().find(|(n, _)| n == name).map(|(_, value)| value).ok_or_else(none)
-    }
-
-    /// The names of all extended attributes.
-    ///
-    /// # Errors
-    /// As [`View::lookup`].
-    pub fn xattr_names(&self, node: &Node, patience: Patience) -> Result<Vec<Vec<u8>>> {
-        Ok(self.xattrs(node, patience)?.into_iter().map(|(name, _)| name).collect())
-    }
-
-    fn xattrs(&self, node: &Node, patience: Patience) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let Node::Record(offset, face) = node else { return Ok(Vec::new()) };
-        let record = self.record(*offset, patience)?;
-        let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let is_null = match face {
-            Face::Value => record.value().is_none(),
-            Face::Key => record.key().is_none(),
-            Face::Json | Face::Batch => false,
-        };
-        if is_null {
-            all.push((b"user.kafka.null".to_vec(), b"1".to_vec()));
-        }
-        if *face == Face::Value {
-            let mut add = |name: &str, value: Vec<u8>| {
-                if value.len() <= XATTR_VALUE_MOST {
-                    all.push((format!("user.kafka.{name}").into_bytes(), value));
-                }
-            };
-            add("offset", offset.to_string().into());
-            add("timestamp", record.timestamp().to_string().into());
-            add("timestamp_type", envelope::timestamp_type_word(record.reference.timestamp_type).into());
-            if let Some(key) = record.key() {
-                add("key", key.to_vec());
-            }
-            add("partition_leader_epoch", record.header.partition_leader_epoch.to_string().into());
-            add("producer_id", record.header.producer_id.to_string().into());
-            add("codec", record.header.attributes.codec().map_or("invalid", |c| c.name()).into());
-            for (n, (name, value)) in record.headers().enumerate() {
-                let full = [format!("user.kafka.header.{n}.").as_bytes(), name].concat();
-                if let Some(value) = value.filter(|v| v.len() <= XATTR_VALUE_MOST && full.len() <= XATTR_NAME_MOST && !name.contains(&0)) {
-                    all.push((full, value.to_vec()));
-                }
-            }
-        }
-        if record.is_broken() {
-            return Err(Error::new(ErrorKind::Damaged, "a segment became shorter while it was read; read again"));
-        }
-        Ok(all)
+        Ok(Appender::new(self.source.clone(), self.journal.clone(), self.appended.clone(), framing))
     }
 }
 
@@ -594,38 +491,21 @@ const ROOT: &[(&str, Node)] = &[
     ("decoded", Node::DecodedDir),
     ("status", Node::Text(TextFile::Status)),
     ("status.json", Node::Text(TextFile::StatusJson)),
+    ("metrics", Node::Text(TextFile::Metrics)),
     ("config", Node::Text(TextFile::Config)),
+    ("check", Node::Text(TextFile::Check)),
     ("errors", Node::Text(TextFile::Errors)),
+    ("ctl", Node::Ctl),
     ("README", Node::Text(TextFile::Readme)),
-    // Not listed: a recursive grep would hang in them.
+    // Listed on request only: a recursive grep would hang in them.
     ("follow", Node::Follow(Lines::Values)),
     ("follow.jsonl", Node::Follow(Lines::Json)),
 ];
-/// How many of them are listed.
+/// How many of them are always listed.
 const LISTED_IN_ROOT: usize = ROOT.len() - 2;
 
 /// The name of a decoded segment.
 fn decoded_name(base: Offset, lines: Lines) -> String {
     let suffix = if lines == Lines::Json { "jsonl" } else { "txt" };
     format!("{:020}.{suffix}", base.get())
-}
-
-/// Writes numbers without allocating: a listing has millions.
-#[derive(Default)]
-struct Decimal {
-    digits: [u8; 20],
-}
-
-impl Decimal {
-    fn of(&mut self, offset: Offset) -> &[u8] {
-        let (mut number, mut at) = (offset.get().unsigned_abs(), self.digits.len());
-        loop {
-            at -= 1;
-            self.digits[at] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                return &self.digits[at..];
-            }
-        }
-    }
 }

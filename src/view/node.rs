@@ -24,6 +24,8 @@ pub enum Node {
     Follow(Lines),
     /// `append`, `append.jsonl`, `append.bin`.
     Append(Framing),
+    /// `ctl`: takes commands.
+    Ctl,
     /// A record of `by-offset/`.
     Record(Offset, Face),
     /// A symbolic link, by its target.
@@ -75,6 +77,10 @@ pub enum TextFile {
     StatusJson,
     /// `config`.
     Config,
+    /// `metrics`.
+    Metrics,
+    /// `check`: reading runs the consistency check.
+    Check,
     /// `errors`.
     Errors,
     /// `README`.

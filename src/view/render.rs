@@ -1,14 +1,14 @@
 //! What becomes of things when they are shown: the texts of the tree, and the JSON line of a record.
 
-use crate::source::{Record, Source, Status};
+use crate::source::{ControlType, Record, Source, Status, control_type};
 use crate::types::{TimestampMs, TopicPartition};
 use crate::view::envelope::{Envelope, write_line};
 use crate::view::time::{Zone, rfc3339};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
-/// `status.json`: one object.
-pub(crate) fn status_json(source: &dyn Source, status: &Status) -> Map<String, Value> {
+/// `status.json`: one object. `commands` are the last ones that `ctl` has carried out.
+pub(crate) fn status_json(source: &dyn Source, status: &Status, commands: &[String]) -> Map<String, Value> {
     let time = |t: Option<TimestampMs>| t.map_or(Value::Null, |t| json!(t.get()));
     let name = source.name();
     let members = json!({
@@ -30,6 +30,7 @@ pub(crate) fn status_json(source: &dyn Source, status: &Status) -> Map<String, V
         "recovery": status.recovery.iter()
             .map(|r| json!({"file": r.file, "position": r.position, "bytes": r.bytes, "what": r.what})).collect::<Vec<_>>(),
         "recovered": status.recovered,
+        "commands": commands,
         "warnings": status.warnings,
     });
     match members {
@@ -95,8 +96,13 @@ by-offset/A..B    the values from A to before B, a line each; A.., ..B, A..=B (c
 by-time/T         a link to the first record at or after T; T..U, T.., ..U link to a range (T..U.jsonl)
                   T: 2h-ago, 1d12h-ago, PT2H-ago, now, today, yesterday, 2026-11-29, 2026-11-29T10:15[:30[.123]][Z],
                   @1700000000 (seconds), 1700000000 (seconds), 1700000000123 (milliseconds)
+decoded/          each segment as values (.txt) and envelopes (.jsonl); tail -F decoded/active.jsonl follows the log
+follow            blocks and gives the values that come from now on; follow.jsonl the envelopes; not listed
 segments/         the real files, byte for byte
-status, status.json, config, errors           what it is, how it is set, why something was refused
+status, status.json   what it is; errors: why something was refused, last lines newest; metrics: counters for Prometheus
+config            name=value a line; a line `# ...` before them says where the values come from
+check             reading it checks every batch and index entry: a finding a line, then a summary; `# ...` tells how far it is
+ctl               echo roll > ctl; commands: sync, roll, delete-before N (records before N do not exist any more)
 
 No record at N: no such file, and `errors` says why. Damaged: Input/output error, and `errors` says where.
 A shell does not show the error of a failed close in a redirection: look into `errors` after > append.
@@ -115,17 +121,28 @@ pub(crate) fn copy_from(bytes: &[u8], at: u64, out: &mut [u8]) -> usize {
     n
 }
 
-/// A record as a line of JSON.
+/// A record as a line of JSON. A control record has neither key nor value there, but says what it is.
 pub(crate) fn json_line(out: &mut Vec<u8>, name: &TopicPartition, record: &Record) {
+    let mut number = String::new();
+    let is_control = record.header.magic >= 2 && record.header.attributes.is_control();
+    let control = is_control.then(|| match control_type(record.key().unwrap_or_default()) {
+        Ok(ControlType::Commit) => "commit",
+        Ok(ControlType::Abort) => "abort",
+        Ok(ControlType::Other(other)) => {
+            number = other.to_string();
+            &number
+        }
+        Err(_) => "unknown",
+    });
     let envelope = Envelope {
         topic: &name.topic,
         partition: name.partition,
         offset: record.offset(),
         timestamp_type: record.reference.timestamp_type,
         timestamp: record.timestamp(),
-        key: record.key(),
-        value: record.value(),
-        control: None,
+        key: record.key().filter(|_| !is_control),
+        value: record.value().filter(|_| !is_control),
+        control,
     };
     write_line(out, &envelope, record.headers());
 }

@@ -4,8 +4,9 @@
 //! back: at the start, or at the nearest mark that counting has left. It never holds more than the record at hand. A growing reader looks at the log
 //! again when it has come to the end.
 
-use crate::source::{Body, Source};
+use crate::source::{Body, Control, Source};
 use crate::types::{Offset, Patience, TopicPartition};
+use crate::view::checking::Check;
 use crate::view::decoded::Count;
 use crate::view::error::{Error, ErrorKind};
 use crate::view::merge::Merge;
@@ -26,6 +27,7 @@ enum Content {
     Text(Vec<u8>),
     Range(Box<RangeReader>),
     Merge(Box<Merge>),
+    Check(Arc<Check>),
 }
 
 impl Reader {
@@ -34,14 +36,18 @@ impl Reader {
     }
 
     pub(crate) fn range(source: Arc<dyn Source>, span: Span) -> Reader {
-        Reader { content: Mutex::new(Content::Range(Box::new(RangeReader::new(source, span)))) }
+        Reader { content: Mutex::new(Content::Range(Box::new(RangeReader::new(source, span, Control::Hide)))) }
     }
 
     /// A reader that goes on when the log has grown, up to an offset; `marks` tell where in it to begin after a seek.
-    pub(crate) fn growing(source: Arc<dyn Source>, span: Span, marks: Option<Arc<Mutex<Count>>>) -> Reader {
-        let mut reader = RangeReader::new(source, span);
+    pub(crate) fn growing(source: Arc<dyn Source>, span: Span, control: Control, marks: Option<Arc<Mutex<Count>>>) -> Reader {
+        let mut reader = RangeReader::new(source, span, control);
         (reader.growing, reader.marks) = (true, marks);
         Reader { content: Mutex::new(Content::Range(Box::new(reader))) }
+    }
+
+    pub(crate) fn check(check: Arc<Check>) -> Reader {
+        Reader { content: Mutex::new(Content::Check(check)) }
     }
 
     pub(crate) fn merged(merge: Merge) -> Reader {
@@ -58,6 +64,7 @@ impl Reader {
             Content::Range(range) => range.read(at, out, patience),
             Content::Merge(_) if patience == Patience::AtOnce => Err(Error::new(ErrorKind::WouldBlock, "many partitions")),
             Content::Merge(merge) => merge.read(at, out),
+            Content::Check(check) => check.read(at, out, patience),
         }
     }
 }
@@ -73,6 +80,7 @@ struct Current {
 struct RangeReader {
     source: Arc<dyn Source>,
     span: Span,
+    control: Control,
     batches: Box<dyn crate::source::Batches>,
     current: Option<Current>,
     /// Bytes of the record at hand that did not fit into the last reply.
@@ -89,11 +97,12 @@ struct RangeReader {
 }
 
 impl RangeReader {
-    fn new(source: Arc<dyn Source>, span: Span) -> RangeReader {
-        let batches = source.batches(span.from, span.until);
+    fn new(source: Arc<dyn Source>, span: Span, control: Control) -> RangeReader {
+        let batches = source.batches_with(span.from, span.until, control);
         RangeReader {
             source,
             span,
+            control,
             batches,
             current: None,
             left: Vec::new(),
@@ -108,7 +117,7 @@ impl RangeReader {
 
     /// Begins again at a position of the output that an offset is known for.
     fn restart(&mut self, at: u64, from: Offset) {
-        self.batches = self.source.batches(from, self.span.until);
+        self.batches = self.source.batches_with(from, self.span.until, self.control);
         (self.current, self.left, self.left_at, self.over) = (None, Vec::new(), 0, None);
         (self.at, self.next) = (at, from);
     }

@@ -5,6 +5,7 @@ use crate::io::{Directory, File, Space};
 use crate::types::Patience;
 use crate::view::error::Error;
 use crate::view::forest::Forest;
+use crate::view::metrics::RequestCounters;
 use crate::view::node::{Attr, Node};
 use crate::view::stream::Reader;
 use crate::view::{Appender, Framing, Sink, View};
@@ -32,7 +33,7 @@ pub enum Tree {
     /// One partition.
     One(Arc<View>),
     /// A data directory.
-    Many(Forest),
+    Many(Box<Forest>),
 }
 
 impl Tree {
@@ -153,6 +154,25 @@ impl Tree {
         match self.view(place.slot, Patience::MayBlock)? {
             Some(view) => view.appender(framing),
             None => Err(Error::not_found("it is no append file")),
+        }
+    }
+
+    /// As [`View::control`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn control(&self, place: &Place, data: &[u8]) -> Result<()> {
+        match (&place.node, self.view(place.slot, Patience::MayBlock)?) {
+            (Node::Ctl, Some(view)) => view.control(data),
+            _ => Err(Error::not_found("it takes no commands")),
+        }
+    }
+
+    /// What was asked of the tree, to be counted by whoever serves it.
+    pub fn requests(&self) -> Arc<RequestCounters> {
+        match self {
+            Tree::One(view) => view.requests().cloned().unwrap_or_default(),
+            Tree::Many(forest) => Arc::clone(forest.requests()),
         }
     }
 
