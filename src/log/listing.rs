@@ -41,6 +41,13 @@ pub struct Listing {
     pub leftovers: bool,
 }
 
+impl Listing {
+    /// Whether a finished cleaning replaces the segment at a base offset; `range` is what its replacements cover.
+    pub(crate) fn is_replaced(&self, base: Offset, range: Option<(Offset, Offset)>) -> bool {
+        range.is_some_and(|(first, next)| base >= first && base < next) || self.swaps.iter().any(|s| s.base_offset == base)
+    }
+}
+
 /// Lists a partition directory.
 ///
 /// # Errors

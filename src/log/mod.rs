@@ -19,6 +19,7 @@ pub mod encode;
 pub mod handle;
 pub mod index;
 pub mod isolation;
+mod leftovers;
 pub mod legacy;
 pub mod listing;
 pub mod names;

@@ -71,14 +71,23 @@ pub struct Bounds {
 /// What is known of the end of the last segment.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// The byte behind the last good batch.
+    /// The byte behind the last good batch, or behind the damage that follows it.
     pub(crate) valid_end: u64,
+    /// Whether damage stands before it, so that nothing can be appended to this segment.
+    pub(crate) damaged: bool,
     /// The length of the file when it was looked at.
     pub(crate) file_len: u64,
     pub(crate) next_offset: Offset,
     pub(crate) largest: TimestampMs,
     pub(crate) last_epoch: Option<i32>,
     pub(crate) tail: Option<Tail>,
+}
+
+impl End {
+    /// Of a segment of which no batch is known yet, or of no segment.
+    fn empty(next_offset: Offset, file_len: u64) -> End {
+        End { valid_end: 0, damaged: false, file_len, next_offset, largest: TimestampMs::NONE, last_epoch: None, tail: None }
+    }
 }
 
 #[derive(Debug)]
@@ -143,8 +152,8 @@ impl Partition {
         let found = listing::list(&*dir)?;
         let log_start = listing::checkpointed_log_start(&*dir, parent.as_deref(), &name)?;
         let unclean_from = listing::unclean_from(&*dir, parent.as_deref(), &found.logs, &name)?;
-        let empty = End { valid_end: 0, file_len: 0, next_offset: Offset::ZERO, largest: TimestampMs::NONE, last_epoch: None, tail: None };
-        let watch = Watch { looked: Instant::now(), directory_mtime_ns: 0, parent_mtime_ns: 0, end: empty, stuck_len: None };
+        let end = End::empty(Offset::ZERO, 0);
+        let watch = Watch { looked: Instant::now(), directory_mtime_ns: 0, parent_mtime_ns: 0, end, stuck_len: None };
         let partition = Partition {
             dir,
             parent,
@@ -168,7 +177,7 @@ impl Partition {
             let mut watch = partition.watch.lock();
             watch.directory_mtime_ns = partition.settled(directory_mtime_ns);
             watch.parent_mtime_ns = partition.parent_mtime();
-            partition.lay_out(&found, log_start, &mut watch)?;
+            partition.lay_out(&found, log_start, &Layout::default(), &mut watch)?;
         }
         Ok(partition)
     }
@@ -350,12 +359,8 @@ impl Partition {
             return Err(Error::Truncated { file: segment.log_name().to_owned() });
         }
         // In a segment with another one behind it nothing is a torn tail.
-        if let Some(limit) = limit
-            && let Some(tail) = found.tail.take()
-        {
-            let offsets = Some((found.next_offset, limit.previous())).filter(|(first, last)| first <= last && limit > *first);
-            let to = tail.from.plus(tail.bytes);
-            found.damage.push(crate::log::scan::Damage { from: tail.from, to, offsets, fault: tail.fault });
+        if let Some(limit) = limit {
+            found.seal_tail(limit.previous());
         }
         Ok(found)
     }
@@ -391,7 +396,7 @@ impl Partition {
             let log_start = listing::checkpointed_log_start(&*self.dir, self.parent.as_deref(), &self.name)?;
             watch.directory_mtime_ns = self.settled(directory_mtime_ns);
             watch.parent_mtime_ns = parent_mtime_ns;
-            return self.lay_out(&found, log_start, &mut watch);
+            return self.lay_out(&found, log_start, &self.layout_full(), &mut watch);
         }
         let layout = self.layout_full();
         let Some(last) = layout.segments.last() else { return Ok(()) };
@@ -403,7 +408,7 @@ impl Partition {
             watch.directory_mtime_ns = 0;
             let found = listing::list(&*self.dir)?;
             let log_start = Offset::new(self.log_start.load(Ordering::Relaxed)).unwrap_or(Offset::ZERO);
-            return self.lay_out(&found, log_start, &mut watch);
+            return self.lay_out(&found, log_start, &layout, &mut watch);
         }
         if metadata.len != watch.end.file_len || watch.end.tail.is_some() {
             let mtime = TimestampMs::new(metadata.mtime_ns.div_euclid(1_000_000));
@@ -421,15 +426,19 @@ impl Partition {
         for segment in &self.layout().segments {
             segment.close();
         }
+<<<<<<< HEAD
+        // Readers keep the layout of before until the new one is there.
+        self.lay_out(&found, log_start, &Layout::default(), &mut self.watch.lock())
+=======
         self.layout.store(Arc::default());
         self.lay_out(&found, log_start, &mut watch)
+>>>>>>> upstream
     }
 
-    /// Publishes what a listing shows. Segments that are the same files stay the same objects.
-    fn lay_out(&self, found: &Listing, log_start: Offset, watch: &mut Watch) -> Result<()> {
+    /// Publishes what a listing shows. Segments that are the same files as in the layout of before stay the same objects.
+    fn lay_out(&self, found: &Listing, log_start: Offset, before: &Layout, watch: &mut Watch) -> Result<()> {
         self.strange.lock().extend(found.strange.iter().cloned());
-        let before = self.layout_full();
-        let mut replaced = 0..0;
+        let mut replaced = None;
         let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(found.logs.len() + found.swaps.len());
         let keep = |file: &LogFile| -> Arc<Segment> {
             let known = before.floor(file.base_offset).and_then(|i| before.segments.get(i));
@@ -441,10 +450,10 @@ impl Partition {
             // The last batch of the last swap says how far the replacement reaches.
             let segment = keep(last);
             let end = self.read_end(&segment, None)?;
-            replaced = first.base_offset.get()..end.next_offset.get();
+            replaced = Some((first.base_offset, end.next_offset));
         }
         for file in &found.logs {
-            if !replaced.contains(&file.base_offset.get()) {
+            if !found.is_replaced(file.base_offset, replaced) {
                 segments.push(keep(file));
             }
         }
@@ -457,7 +466,12 @@ impl Partition {
         };
         for (i, segment) in segments.iter().enumerate().rev().skip(1) {
             // What was the last segment is sealed now, at the length the file has.
-            let len = found.logs.iter().chain(&found.swaps).find(|f| f.base_offset == segment.base_offset()).map_or(0, |f| f.metadata.len);
+            let len = found
+                .logs
+                .iter()
+                .chain(&found.swaps)
+                .find(|f| f.base_offset == segment.base_offset() && f.name() == segment.log_name())
+                .map_or(0, |f| f.metadata.len);
             if segment.end() != len && i + 1 < segments.len() {
                 segment.publish(len, None);
                 segment.forget_largest();
@@ -465,7 +479,7 @@ impl Partition {
             }
         }
         let end = match segments.last() {
-            None => End { valid_end: 0, file_len: 0, next_offset: log_start, largest: TimestampMs::NONE, last_epoch: None, tail: None },
+            None => End::empty(log_start, 0),
             Some(_) if same_last => watch.end.clone(),
             Some(last) => self.read_end(last, Some(&mut watch.stuck_len))?,
         };
@@ -515,8 +529,9 @@ impl Partition {
                 let found = self.scan_segment(segment, &open, None);
                 segment.publish(published, None);
                 let found = found?;
-                if found.valid_end.get() > watch.end.valid_end {
-                    watch.end = end_of(&found, file_len);
+                let end = end_of(&found, file_len);
+                if end.valid_end > watch.end.valid_end {
+                    watch.end = end;
                     segment.set_scan(&open, Arc::new(found), &self.opened);
                 }
             }
@@ -537,7 +552,7 @@ impl Partition {
         let file_len = segment.end();
         let open = segment.open(&*self.dir, Role::Last, self.map_len(), &self.opened)?;
         let base = segment.base_offset();
-        let mut end = End { valid_end: 0, file_len, next_offset: base, largest: TimestampMs::NONE, last_epoch: None, tail: None };
+        let mut end = End::empty(base, file_len);
         let log = open.log.slice(0..file_len).unwrap_or_default();
         let entries = open.index.entries();
         let index = OffsetIndex::new(&entries[..used_offset_bytes(entries)], base);
@@ -573,10 +588,12 @@ impl Partition {
 }
 
 fn end_of(found: &Scan, file_len: u64) -> End {
+    let damage = found.damage_at_end();
     End {
-        valid_end: found.valid_end.get(),
+        valid_end: damage.map_or(found.valid_end, |d| d.to).get(),
+        damaged: damage.is_some(),
         file_len,
-        next_offset: found.next_offset,
+        next_offset: found.end_offset(),
         largest: found.largest.timestamp,
         last_epoch: found.last_epoch,
         tail: found.tail.clone(),
@@ -603,7 +620,7 @@ fn follow(open: &OpenSegment, file_len: u64, base: Offset, end: &mut End) -> Opt
                     }
                     Ok(()) => {
                         end.valid_end = at + u64::from(header.size);
-                        end.next_offset = header.next_offset();
+                        (end.next_offset, end.damaged) = (header.next_offset(), false);
                         end.largest = end.largest.max(header.max_timestamp);
                         if header.magic >= 2 {
                             end.last_epoch = Some(header.partition_leader_epoch);

@@ -7,13 +7,14 @@
 
 use crate::error::{Error, Result};
 use crate::io::{Directory, File, Open, write_all_at};
+use crate::log::check::files;
 use crate::log::index::{OFFSET_ENTRY_LEN, OffsetIndex, TIME_ENTRY_LEN, TimeIndex};
-use crate::log::listing;
+use crate::log::leftovers::{self, Names};
 use crate::log::names;
 use crate::log::partition::Partition;
 use crate::log::scan::{Scan, Tail};
 use crate::log::segment::{OpenSegment, Role, Segment};
-use crate::types::{Offset, Patience, TimestampMs};
+use crate::types::{Patience, TimestampMs};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ const COPY_BYTES: usize = 1 << 20;
 pub(crate) fn recover(partition: &Partition) -> Result<Vec<String>> {
     let mut said = Vec::new();
     let dir = partition.directory().clone();
-    if finish_cleaning(partition, &*dir, &mut said)? {
+    if finish_cleaning(&*dir, &mut said)? {
         partition.look_again()?;
     }
     let layout = partition.layout_full();
@@ -93,47 +94,23 @@ pub(crate) fn recover(partition: &Partition) -> Result<Vec<String>> {
 }
 
 /// Finishes what Kafka would finish at its start: a complete `.swap` takes the place of the segments it stands for, `.cleaned` and `.deleted` go.
-fn finish_cleaning(partition: &Partition, dir: &dyn Directory, said: &mut Vec<String>) -> Result<bool> {
-    let found = listing::list(dir)?;
+/// Whether anything was done.
+fn finish_cleaning(dir: &dyn Directory, said: &mut Vec<String>) -> Result<bool> {
+    let found = files::list_all(dir)?;
     if !found.leftovers {
         return Ok(false);
     }
-    let rename = |from: &str, to: &str| dir.rename(OsStr::new(from), OsStr::new(to)).map_err(|e| Error::io("rename", from, e));
-    let remove = |name: &str| dir.remove(OsStr::new(name)).map_err(|e| Error::io("remove", name, e));
-    let entries = dir.list().map_err(|e| Error::io("list", dir.path().display(), e))?;
-    let mut names_there: Vec<String> = entries.into_iter().filter_map(|e| e.name.into_string().ok()).collect();
-    names_there.sort();
-    // The published layout holds the swaps that count, in the place of what they replace.
-    let layout = partition.layout_full();
-    let swaps: Vec<Offset> = layout.segments.iter().filter(|s| s.log_name().ends_with(names::SWAP)).map(|s| s.base_offset()).collect();
-    let replaced = match (swaps.first(), swaps.last()) {
-        (Some(first), Some(last)) => {
-            let after = layout.segments.iter().map(|s| s.base_offset()).find(|b| b > last);
-            Some((*first, after.unwrap_or(partition.end().next_offset)))
+    let before = said.len();
+    for group in leftovers::cleaning(&Names::of(dir)?, &found, &files::layout(dir, &found)?) {
+        for step in &group {
+            step.run(dir)?;
+            said.push(step.told());
         }
-        _ => None,
-    };
-    for name in &names_there {
-        let Some((base, suffix)) = names::parse(name) else { continue };
-        let plain = !suffix.ends_with(names::SWAP);
-        let stale_swap = !plain && !swaps.contains(&base);
-        if suffix.ends_with(names::CLEANED) || suffix.ends_with(names::DELETED) || stale_swap {
-            remove(name)?;
-            said.push(format!("{name}: a leftover of a cleaning or deletion, removed"));
-        } else if plain && replaced.is_some_and(|(first, end)| base >= first && base < end) {
-            remove(name)?;
-            said.push(format!("{name}: replaced by a finished cleaning, removed"));
+        if !group.is_empty() {
+            dir.sync().map_err(|e| Error::io("sync", dir.path().display(), e))?;
         }
     }
-    for name in names_there.iter().filter(|n| n.ends_with(names::SWAP)) {
-        let Some((base, _)) = names::parse(name) else { continue };
-        if swaps.contains(&base) {
-            rename(name, name.trim_end_matches(names::SWAP))?;
-            said.push(format!("{name}: a finished cleaning, renamed into place"));
-        }
-    }
-    dir.sync().map_err(|e| Error::io("sync", dir.path().display(), e))?;
-    Ok(true)
+    Ok(said.len() > before)
 }
 
 /// Whether the last segment, though closed well, lacks indexes that can be gone on with.

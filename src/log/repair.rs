@@ -5,7 +5,6 @@
 //! that leave a `.log` are kept beside it unless they are to be discarded. Each group of steps is durable before the next begins, and
 //! each can be done again: an interrupted repair is simply repeated.
 
-mod leftovers;
 mod rewrite;
 mod salvage;
 
@@ -16,6 +15,8 @@ use crate::log::check::files::{self, Layout};
 use crate::log::check::segment::{Examined, Running, Scene, examine};
 use crate::log::check::transactions::Entry;
 use crate::log::checkpoint::{self, EpochEntry};
+pub use crate::log::leftovers::FileStep;
+use crate::log::leftovers::{self, Names};
 use crate::log::listing::{self, Listing};
 use crate::log::names;
 use crate::log::transactions::read_snapshot;
@@ -57,20 +58,8 @@ impl Cut {
 /// One thing that a repair does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A file goes.
-    Remove {
-        /// Its name.
-        file: String,
-        /// Why it may.
-        why: String,
-    },
-    /// A file gets another name.
-    Rename {
-        /// Its name.
-        file: String,
-        /// Its new name.
-        to: String,
-    },
+    /// A file goes or gets another name.
+    File(FileStep),
     /// Stretches leave the log of a segment, and its indexes are made anew.
     Segment {
         /// The base offset of the segment.
@@ -97,8 +86,7 @@ pub enum Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Remove { file, why } => write!(f, "remove {}: {why}", file.escape_debug()),
-            Step::Rename { file, to } => write!(f, "rename {file} to {to}: a finished cleaning takes the place of what it replaces"),
+            Step::File(step) => step.fmt(f),
             Step::Segment { base, cuts, kept, .. } => {
                 let log = names::of(*base, names::LOG);
                 for cut in cuts {
@@ -171,14 +159,13 @@ pub fn settle(dir: &dyn Directory, parent: Option<&Arc<dyn Directory>>, name: &T
 /// # Errors
 /// What the system says.
 pub fn plan(dir: &dyn Directory, options: &Options, progress: &mut dyn FnMut(u64, u64)) -> Result<Plan> {
-    let found = listing::list(dir)?;
-    if !files::is_complete(dir, &found)? {
-        let changed = std::io::Error::other("it changed while it was looked at; try again");
-        return Err(Error::io("list", dir.path().display(), changed));
-    }
+    let found = files::list_all(dir)?;
     let layout = files::layout(dir, &found)?;
     let mut plan = Plan::default();
-    leftovers::plan(dir, &found, &layout, &mut plan)?;
+    let names_there = Names::of(dir)?;
+    for steps in [leftovers::cleaning(&names_there, &found, &layout), leftovers::orphans(&names_there, &found, &layout)].concat() {
+        plan.group(steps.into_iter().map(Step::File).collect());
+    }
     let (epochs, epochs_readable) = match checkpoint::read_leader_epochs(dir) {
         Ok(epochs) => (epochs, true),
         Err(Error::Corrupt(_)) => (Vec::new(), false),
@@ -256,10 +243,8 @@ fn plan_snapshots(dir: &dyn Directory, found: &Listing, plan: &mut Plan) -> Resu
     for offset in &found.snapshots {
         match read_snapshot(dir, *offset) {
             Err(Error::Corrupt(corruption)) => {
-                steps.push(Step::Remove {
-                    file: corruption.file,
-                    why: format!("it cannot be read ({}); a broker makes it anew", corruption.fault),
-                });
+                let why = format!("it cannot be read ({}); a broker makes it anew", corruption.fault);
+                steps.push(Step::File(FileStep::Remove { file: corruption.file, why }));
             }
             Err(Error::Io { source, .. }) if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {}
             Err(error) => return Err(error),
@@ -278,12 +263,7 @@ pub fn apply(dir: &dyn Directory, plan: &Plan, options: &Options, done: &mut dyn
     for group in &plan.groups {
         for step in group {
             match step {
-                Step::Remove { file, .. } => match dir.remove(OsStr::new(file)) {
-                    Ok(()) => {}
-                    Err(e) if e.kind() == ErrorKind::NotFound => {}
-                    Err(e) => return Err(Error::io("remove", file, e)),
-                },
-                Step::Rename { file, to } => dir.rename(OsStr::new(file), OsStr::new(to)).map_err(|e| Error::io("rename", file, e))?,
+                Step::File(step) => step.run(dir)?,
                 Step::Segment { base, limit, cuts, .. } => rewrite::segment(dir, *base, *limit, cuts, options)?,
                 Step::TxnIndex { base, bytes } => rewrite::replace(dir, &names::of(*base, names::TXN_INDEX), bytes)?,
                 Step::LeaderEpochs(entries) => checkpoint::write_leader_epochs(dir, entries)?,

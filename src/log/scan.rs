@@ -68,7 +68,7 @@ pub struct Scan {
     pub batches: u64,
     /// Damaged stretches before the last good batch, in order.
     pub damage: Vec<Damage>,
-    /// What stands behind the last good batch; `None` where nothing does.
+    /// What stands behind the last good batch and may be a torn write; `None` where nothing does.
     pub tail: Option<Tail>,
 }
 
@@ -77,6 +77,25 @@ impl Scan {
     pub fn damage_at(&self, offset: Offset) -> Option<&Damage> {
         let at = self.damage.partition_point(|d| d.offsets.is_none_or(|(_, last)| last < offset));
         self.damage.get(at).filter(|d| d.offsets.is_some_and(|(first, _)| first <= offset))
+    }
+
+    /// Damage behind the last good batch.
+    pub fn damage_at_end(&self) -> Option<&Damage> {
+        self.damage.last().filter(|d| d.from >= self.valid_end)
+    }
+
+    /// The offset behind all that the segment held: behind the last good batch, or behind what damage at the end has cost.
+    pub fn end_offset(&self) -> Offset {
+        let lost = self.damage_at_end().and_then(|d| d.offsets);
+        lost.map_or(self.next_offset, |(_, last)| last.next())
+    }
+
+    /// Makes what stands behind the last good batch damage, which costs the offsets up to `last`.
+    pub(crate) fn seal_tail(&mut self, last: Offset) {
+        if let Some(tail) = self.tail.take() {
+            let offsets = Some((self.next_offset, last)).filter(|(first, last)| first <= last);
+            self.damage.push(Damage { from: tail.from, to: tail.from.plus(tail.bytes), offsets, fault: tail.fault });
+        }
     }
 
     /// The damaged stretch that a position lies in.
@@ -195,6 +214,7 @@ impl Pass<'_> {
         }
         self.settle();
         self.close_offsets();
+        self.seal_whole_batches();
         if let Some(entry) = self.rule.time_entry() {
             self.scan.timeindex.extend(encode_time_entry(self.scope.base, entry).into_iter().flatten());
         }
@@ -274,6 +294,28 @@ impl Pass<'_> {
             let zeros = self.log.get(last.from.get() as usize..).unwrap_or_default().iter().all(|b| *b == 0);
             self.scan.tail = Some(Tail { from: last.from, bytes, zeros, fault: last.fault.clone() });
             self.scan.damage.pop();
+        }
+    }
+
+    /// A whole batch with a right CRC is no torn write, though its offsets do not rise: no CRC covers a base offset, so it may be an acknowledged batch
+    /// that lost just that. What begins with one is damage. It costs the offsets up to the batch's last one or, where that cannot be, as many as
+    /// the batch has, so that they are not given away again.
+    fn seal_whole_batches(&mut self) {
+        let Some(tail) = &self.scan.tail else { return };
+        let mut at = tail.from.get();
+        let mut next = self.scan.next_offset;
+        while let Some(header) = whole(self.log, at) {
+            let (first, last) = offsets_in(self.log, &header, at);
+            let has = last.delta_from(first).saturating_add(1).max(1);
+            next = if header.last_offset >= next && fits(self.scope.base, header.last_offset) {
+                header.next_offset()
+            } else {
+                next.checked_add(has).unwrap_or(Offset::MAX)
+            };
+            at += u64::from(header.size);
+        }
+        if at > tail.from.get() {
+            self.scan.seal_tail(self.scope.limit.unwrap_or(next).previous());
         }
     }
 
@@ -435,6 +477,13 @@ pub(crate) fn offsets_in(log: &[u8], header: &BatchHeader, at: u64) -> (Offset, 
     let Ok(body) = record::decode(header, bytes, WRAPPER_BYTES_MOST) else { return told };
     let mut offsets = Records::in_decoded(header, &body).map_while(Result::ok).map(|r| r.offset);
     offsets.next().map_or(told, |first| (first, offsets.last().unwrap_or(first)))
+}
+
+/// The header of a whole batch whose CRC is right, whatever its offsets are.
+fn whole(log: &[u8], at: u64) -> Option<BatchHeader> {
+    let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return None };
+    verify_crc(&header, log.get(at as usize..at as usize + header.size as usize)?).ok()?;
+    Some(header)
 }
 
 fn in_order(header: &BatchHeader, expected: Offset, scope: Scope<'_>) -> bool {

@@ -84,8 +84,9 @@ impl Writer {
         let end = partition.end();
         let layout = partition.layout_full();
         let active = match layout.segments.last() {
-            // A log start beyond the last record: what follows begins a segment there, as Kafka begins the log anew.
-            Some(last) if end.next_offset == bounds.log_end => {
+            // A log start beyond the last record: what follows begins a segment there, as Kafka begins the log anew. So it does behind damage that
+            // stays at the end: what is appended to it would depend on how much of it can be told from a torn write.
+            Some(last) if end.next_offset == bounds.log_end && !end.damaged => {
                 Active::resume(&*dir, last.clone(), end.valid_end, &config, now, &partition.opened)?
             }
             _ => {

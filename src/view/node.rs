@@ -150,3 +150,20 @@ pub struct Attr {
     /// How long this stays true.
     pub lifetime: Lifetime,
 }
+
+/// Takes an entry of a listing: its name, its kind, its node where that is known without looking, and the cursor behind it; says whether to go on.
+pub type Sink<'s> = dyn FnMut(&[u8], FileKind, Option<&Node>, u64) -> bool + 's;
+
+/// A node and where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// 0: the tree's own root and what stands beside the partitions; from 1: a partition of a data directory, numbered as they are looked at.
+    pub slot: u32,
+    /// The node.
+    pub node: Node,
+}
+
+impl Place {
+    /// The root of the mount.
+    pub const ROOT: Place = Place { slot: 0, node: Node::Root };
+}

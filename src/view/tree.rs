@@ -3,29 +3,18 @@
 
 use crate::io::{Directory, File, Space};
 use crate::types::Patience;
-use crate::view::error::Error;
+use crate::view::appender::Appender;
+use crate::view::error::{Error, ErrorKind};
 use crate::view::forest::Forest;
+use crate::view::lines::Framing;
 use crate::view::metrics::RequestCounters;
-use crate::view::node::{Attr, Node};
+use crate::view::node::{Attr, Node, Place, Sink};
+use crate::view::partition::View;
 use crate::view::stream::Reader;
-use crate::view::{Appender, Framing, Sink, View};
+
 use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, Error>;
-
-/// A node and where it belongs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// 0: the tree's own root and what stands beside the partitions; from 1: a partition of a data directory, numbered as they are looked at.
-    pub slot: u32,
-    /// The node.
-    pub node: Node,
-}
-
-impl Place {
-    /// The root of the mount.
-    pub const ROOT: Place = Place { slot: 0, node: Node::Root };
-}
 
 /// The tree.
 #[derive(Debug)]
@@ -183,7 +172,7 @@ impl Tree {
     pub fn xattr(&self, place: &Place, name: &[u8], patience: Patience) -> Result<Vec<u8>> {
         match self.view(place.slot, patience)? {
             Some(view) => view.xattr(&place.node, name, patience),
-            None => Err(Error::new(crate::view::ErrorKind::NoAttribute, "there is no such attribute")),
+            None => Err(Error::new(ErrorKind::NoAttribute, "there is no such attribute")),
         }
     }
 

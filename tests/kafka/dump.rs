@@ -114,7 +114,7 @@ fn argued(path: &Path, kafka: &[String], ours: &[String], died: bool) -> Option<
 }
 
 /// The complaints of theirs that are meant to be missing in ours.
-fn argued_complaint(title: &mut String, lines: &mut BTreeSet<String>, files: &[PathBuf]) -> Option<&'static str> {
+fn argued_complaint(title: &str, lines: &mut BTreeSet<String>, files: &[PathBuf]) -> Option<&'static str> {
     if let Some(path) = title.strip_prefix("Ignoring unknown file ") {
         return (path.ends_with("-checkpoint") || path.ends_with(".deleted")).then_some("theirs ignores a file that ours shows");
     }
@@ -154,7 +154,7 @@ pub(crate) fn dump_shows_what_kafkas_own_tool_shows() {
     let mut expected = BTreeMap::new();
     for (mut title, mut lines) in kafka.complaints {
         let has_lines = !lines.is_empty();
-        let reason = argued_complaint(&mut title, &mut lines, &files);
+        let reason = argued_complaint(&title, &mut lines, &files);
         *reasons.entry(reason.unwrap_or("equal complaints")).or_default() += 1;
         if !lines.is_empty() || (!has_lines && reason.is_none()) {
             expected.insert(title, lines);

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::io::{Directory, Kind, Map, Open};
-use crate::log::listing::{Listing, LogFile};
+use crate::log::listing::{self, Listing, LogFile};
 use crate::log::names;
 use crate::log::scan::{Scan, Scope, scan};
 use crate::log::segment::LOG_LEN_MAX;
@@ -77,6 +77,18 @@ pub(crate) fn is_complete(dir: &dyn Directory, found: &Listing) -> Result<bool> 
     Ok(true)
 }
 
+/// A listing that has every log of the directory, for who is going to change it.
+///
+/// # Errors
+/// What the system says; a directory that changes meanwhile.
+pub(crate) fn list_all(dir: &dyn Directory) -> Result<Listing> {
+    let found = listing::list(dir)?;
+    if is_complete(dir, &found)? {
+        return Ok(found);
+    }
+    Err(Error::io("list", dir.path().display(), io::Error::other("it changed while it was looked at; try again")))
+}
+
 /// What counts in a directory (format reference 8, step 2).
 ///
 /// # Errors
@@ -85,16 +97,13 @@ pub(crate) fn layout(dir: &dyn Directory, found: &Listing) -> Result<Layout> {
     let mut range = None;
     if let (Some(first), Some(last)) = (found.swaps.first(), found.swaps.last()) {
         let next = match map(dir, &last.name())? {
-            Some(log) => scan_log(log.bytes(), last.base_offset, None, u64::MAX, &[]).next_offset,
+            Some(log) => scan_log(log.bytes(), last.base_offset, None, u64::MAX, &[]).end_offset(),
             None => last.base_offset,
         };
         range = Some((first.base_offset, next));
     }
-    let is_replaced = |l: &LogFile| {
-        range.is_some_and(|(first, next)| l.base_offset >= first && l.base_offset < next)
-            || found.swaps.iter().any(|s| s.base_offset == l.base_offset)
-    };
-    let (replaced, mut logs): (Vec<LogFile>, Vec<LogFile>) = found.logs.iter().cloned().partition(is_replaced);
+    let (replaced, mut logs): (Vec<LogFile>, Vec<LogFile>) =
+        found.logs.iter().cloned().partition(|l| found.is_replaced(l.base_offset, range));
     logs.extend(found.swaps.iter().cloned());
     logs.sort_by_key(|l| l.base_offset);
     Ok(Layout { logs, replaced, range })

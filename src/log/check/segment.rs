@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Fault, Result};
 use crate::io::Directory;
-use crate::log::batch::{BatchHeader, Step, verify_crc};
+use crate::log::batch::{BatchHeader, Step};
 use crate::log::check::files::{self, Layout};
 use crate::log::check::gaps::Gaps;
 use crate::log::check::indexes::{OffsetWalk, TimeEnd, TimeWalk, Trim, look_at_trim, trim_of};
@@ -14,9 +14,9 @@ use crate::log::config::LogConfig;
 use crate::log::index::{OFFSET_ENTRY_LEN, TIME_ENTRY_LEN, fits, used_offset_bytes, used_time_bytes};
 use crate::log::names;
 use crate::log::record::{Records, decode};
-use crate::log::scan::{Damage, Scan};
+use crate::log::scan::Scan;
 use crate::log::segment::LOG_LEN_MAX;
-use crate::types::{Offset, Position, TimestampMs, TimestampType};
+use crate::types::{Offset, TimestampMs, TimestampType};
 
 const DROP: &str = "offsetfs recover --drop-damaged takes it out and keeps its neighbours and a copy of its bytes";
 /// Progress is told each time so many bytes are done.
@@ -140,9 +140,7 @@ pub(crate) fn examine(
     let mut scan = files::scan_log(bytes, base, limit, scene.interval_bytes, entries);
     log.still_whole()?;
     if !layout.is_end(at) {
-        seal_tail(&mut scan, limit.map_or(Offset::MAX, Offset::previous));
-    } else if let Some(last) = scan.tail.as_ref().and_then(|tail| whole_batch(bytes, tail.from)) {
-        seal_tail(&mut scan, last);
+        scan.seal_tail(limit.map_or(Offset::MAX, Offset::previous));
     }
     report.segments += 1;
     report.bytes += bytes.len() as u64;
@@ -177,10 +175,7 @@ pub(crate) fn examine(
     if let Some(before) = running.next_offset.filter(|next| *next < base) {
         running.holes.push((name.clone(), before, base.previous()));
     }
-    // Damage at the end of a segment takes the offsets up to the next one.
-    let lost = scan.damage.last().is_some_and(|d| d.from >= scan.valid_end);
-    let lost = if lost { limit } else { None };
-    running.next_offset = Some(lost.unwrap_or(scan.next_offset).max(running.next_offset.unwrap_or(base)));
+    running.next_offset = Some(scan.end_offset().max(running.next_offset.unwrap_or(base)));
 
     let mut sound = offsets.finish(scan.valid_end.get(), unclean, report);
     let end = TimeEnd { next_offset: scan.next_offset, open_ended, has_offset_entries: !entries.is_empty(), unclean };
@@ -214,22 +209,6 @@ pub(crate) fn examine(
     let txnindex = transactions::look_at_index(scene.dir, file, limit, (bytes, &scan), &markers, report)?;
     progress(bytes.len() as u64);
     Ok(Some(Examined { scan, unreadable, indexes_sound: sound, txnindex }))
-}
-
-/// The last offset of a batch that is whole and right in itself, whatever stands before it: no torn write leaves one.
-fn whole_batch(log: &[u8], at: Position) -> Option<Offset> {
-    let at = usize::try_from(at.get()).ok()?;
-    let Ok(Step::Batch(header)) = BatchHeader::read(log, at) else { return None };
-    verify_crc(&header, log.get(at..at + header.size as usize)?).ok()?;
-    Some(header.last_offset)
-}
-
-/// What stands at the end is no torn tail but damage, which costs offsets up to `last`.
-fn seal_tail(scan: &mut Scan, last: Offset) {
-    if let Some(tail) = scan.tail.take() {
-        let offsets = Some((scan.next_offset, last)).filter(|(first, last)| first <= last);
-        scan.damage.push(Damage { from: tail.from, to: tail.from.plus(tail.bytes), offsets, fault: tail.fault });
-    }
 }
 
 /// Tells of damaged stretches and of the tail.
@@ -298,7 +277,7 @@ impl Pass<'_> {
                 progress(at);
             }
         }
-        if self.scan.damage.last().is_some_and(|d| d.from >= self.scan.valid_end) {
+        if self.scan.damage_at_end().is_some() {
             running.tracker.doubt();
         }
     }

@@ -122,5 +122,7 @@ fn nothing_in_a_segment_reaches_the_next_one() {
     let log = [batch(0, &[b"a"]), batch(5, &[b"b"])].concat();
     let scan = scanned(&log, Some(5), &[]);
     assert_eq!((scan.next_offset, scan.batches), (offset(1), 1));
-    assert_eq!(scan.tail.map(|t| t.fault.expected), Some("offsets from 1 on and below 5".into()));
+    assert!(scan.tail.is_none(), "a whole batch is no torn write");
+    assert_eq!(scan.damage_at_end().map(|d| d.fault.expected.clone()), Some("offsets from 1 on and below 5".into()));
+    assert_eq!((scan.damage_at_end().and_then(|d| d.offsets), scan.end_offset()), (Some((offset(1), offset(4))), offset(5)));
 }

@@ -1,0 +1,105 @@
+//! What is done to a log beyond reading and appending: rolling, deleting from the front, checking; and how it is stored, in numbers.
+
+use crate::error::{Error, Result};
+use crate::log::check::{self, Report};
+use crate::log::commit::Committer;
+use crate::log::decoded::CacheCounts;
+use crate::log::index::{OFFSET_ENTRY_LEN, TIME_ENTRY_LEN};
+use crate::log::names;
+use crate::source::Source;
+use crate::source::local::Local;
+use crate::types::{Offset, Patience};
+use std::ffi::OsStr;
+
+/// How the log is stored, in numbers. Segments whose indexes are not open count by the length of their files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// The bytes of all `.log` files.
+    pub log_bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Segments whose files are open.
+    pub open_segments: u64,
+    /// Entries of all offset indexes.
+    pub offset_index_entries: u64,
+    /// Entries of all time indexes.
+    pub time_index_entries: u64,
+    /// Decompressed batches that are kept for neighbouring look-ups.
+    pub decoded: CacheCounts,
+}
+
+/// What a source with files of its own can do beyond reading and appending. Each call may wait for the disk.
+pub trait Maintenance {
+    /// Ends the active segment and begins the next one; `false` where it is empty and stays.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Poisoned`]; what the system says.
+    fn roll(&self) -> Result<bool>;
+
+    /// Raises the log start offset, durably: records before it do not exist any more. Returns the log start offset, which an offset below it
+    /// leaves as it is.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for an offset beyond the log end; [`Error::ReadOnly`]; what the system says.
+    fn delete_before(&self, offset: Offset) -> Result<Offset>;
+
+    /// Looks at every batch, record and index entry. `progress` is told the bytes done and all of them.
+    ///
+    /// # Errors
+    /// What the system says; damage is no error but a finding.
+    fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report>;
+
+    /// How the log is stored.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn storage(&self) -> Result<Storage>;
+}
+
+impl Local {
+    fn writing(&self) -> Result<&Committer> {
+        self.committer().ok_or_else(|| Error::ReadOnly { reason: self.read_only().unwrap_or_default().to_owned() })
+    }
+}
+
+impl Maintenance for Local {
+    fn roll(&self) -> Result<bool> {
+        self.writing()?.roll()
+    }
+
+    fn delete_before(&self, offset: Offset) -> Result<Offset> {
+        self.writing()?;
+        let partition = self.partition();
+        partition.may_write()?;
+        partition.delete_before(offset)
+    }
+
+    fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
+        let partition = self.partition();
+        check::check(partition.directory(), partition.parent.as_ref(), partition.name(), progress)
+    }
+
+    fn storage(&self) -> Result<Storage> {
+        let partition = self.partition();
+        partition.refresh()?;
+        let layout = partition.layout_full();
+        let mut storage = Storage { segments: layout.segments.len() as u64, decoded: partition.decoded.counts(), ..Storage::default() };
+        let file_len = |base, suffix| partition.directory().metadata(OsStr::new(&names::of(base, suffix))).map_or(0, |m| m.len);
+        for (at, segment) in layout.segments.iter().enumerate() {
+            storage.log_bytes += segment.end();
+            let is_open = segment.opened().is_some();
+            storage.open_segments += u64::from(is_open);
+            // The files of the last segment are longer than their entries.
+            let is_last = at + 1 == layout.segments.len();
+            let (offset_bytes, time_bytes) = if is_open || is_last {
+                let open = partition.open_segment(&layout, at, Patience::MayBlock)?;
+                (open.index.entries().len() as u64, open.timeindex.entries().len() as u64)
+            } else {
+                (file_len(segment.base_offset(), names::INDEX), file_len(segment.base_offset(), names::TIME_INDEX))
+            };
+            storage.offset_index_entries += offset_bytes / OFFSET_ENTRY_LEN as u64;
+            storage.time_index_entries += time_bytes / TIME_ENTRY_LEN as u64;
+        }
+        Ok(storage)
+    }
+}

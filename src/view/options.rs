@@ -1,0 +1,51 @@
+//! How a tree is shown: the zone of times, what is listed and shown beyond the usual, and the file `config`.
+
+use crate::source::{Control, Source};
+use crate::view::time::Zone;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// How a tree is shown.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The zone of times without one. Default: the system's.
+    pub zone: Zone,
+    /// Whether `decoded/*.jsonl` shows control records. Default: it does not.
+    pub control: Control,
+    /// Whether `follow` and `follow.jsonl` are listed, in which a recursive `grep` hangs. Default: they are not.
+    pub list_follow: bool,
+    /// Settings that are not the log's, name and value, shown in `config` behind those.
+    pub settings: Vec<(String, String)>,
+    /// The names of settings that were given; all others have their defaults.
+    pub given: BTreeSet<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let zone = Zone::system();
+        Options { zone, control: Control::Hide, list_follow: false, settings: Vec::new(), given: BTreeSet::new() }
+    }
+}
+
+/// `config`: a line `name=value` for each setting in force, in groups by where the value comes from; a line `# ...` begins a group.
+pub(crate) fn config_text(source: &dyn Source, options: &Options) -> String {
+    let own = options.settings.iter().map(|(name, value)| (name.as_str(), value.clone()));
+    let (given, defaults): (Vec<_>, Vec<_>) = source.settings().into_iter().chain(own).partition(|(name, _)| options.given.contains(*name));
+    let (mode, why) = match source.read_only() {
+        Some(reason) => ("ro", reason),
+        None => ("rw", "nothing speaks against writing"),
+    };
+    let mut text = String::new();
+    let mut group = |title: &str, settings: &[(&str, String)]| {
+        if !settings.is_empty() {
+            let _ = writeln!(text, "# {}", title.escape_debug());
+        }
+        for (name, value) in settings {
+            let _ = writeln!(text, "{name}={}", value.escape_debug());
+        }
+    };
+    group("from -o", &given);
+    group(&format!("decided at the opening: {why}"), &[("mode", mode.to_owned())]);
+    group("defaults", &defaults);
+    text
+}
