@@ -426,13 +426,8 @@ impl Partition {
         for segment in &self.layout().segments {
             segment.close();
         }
-<<<<<<< HEAD
         // Readers keep the layout of before until the new one is there.
-        self.lay_out(&found, log_start, &Layout::default(), &mut self.watch.lock())
-=======
-        self.layout.store(Arc::default());
-        self.lay_out(&found, log_start, &mut watch)
->>>>>>> upstream
+        self.lay_out(&found, log_start, &Layout::default(), &mut watch)
     }
 
     /// Publishes what a listing shows. Segments that are the same files as in the layout of before stay the same objects.
