@@ -5,9 +5,12 @@
 
 mod check;
 pub mod dump;
+mod manual;
 mod mount;
 mod options;
+mod pretty;
 mod recover;
+mod tail;
 mod targets;
 mod tree;
 
@@ -119,7 +122,12 @@ enum Command {
         /// Paths below the root of the tree, such as by-offset/5 or by-time/2h-ago.
         #[arg(required = true)]
         paths: Vec<OsString>,
+        /// Spread envelopes and other lines of JSON out, in colours on a terminal.
+        #[arg(long)]
+        pretty: bool,
     },
+    /// Print the last records, a line each.
+    Tail(tail::TailArgs),
     /// Say what a path of the tree is, or, without one, what the log is.
     Stat {
         #[command(flatten)]
@@ -147,6 +155,16 @@ enum Command {
     Dump(dump::DumpArgs),
     /// Cut the torn tail, make indexes anew, finish what was interrupted.
     Recover(recover::RecoverArgs),
+    /// Print what a shell needs to complete commands and options.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page in the format of man(1): offsetfs man | man -l -.
+    Man {
+        /// A command; without it the page of the program.
+        command: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -212,11 +230,14 @@ fn run(command: Command) -> Outcome {
         Command::Mount(args) => return mount::run(args),
         Command::Umount { mountpoint, lazy } => return mount::unmount(&mountpoint, lazy),
         Command::Ls { source, path, long } => tree::ls(&source, &path, long),
-        Command::Cat { source, paths } => tree::cat(&source, &paths),
+        Command::Cat { source, paths, pretty } => tree::cat(&source, &paths, pretty),
+        Command::Tail(args) => tail::run(&args),
         Command::Stat { source, path } => tree::stat(&source, path.as_deref()),
         Command::Check(args) => check::run(&args),
         Command::Dump(args) => dump::command(&args),
         Command::Recover(args) => recover::run(&args),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { command } => manual::man(command.as_deref()),
         Command::Append { source, create, take_over, format } => tree::append(&source, create, take_over, &format),
     };
     match outcome {

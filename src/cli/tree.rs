@@ -1,6 +1,7 @@
 //! The tree without a mount: `ls`, `cat`, `stat`, `append` ask the same view as a mount does.
 
 use super::options::Options;
+use super::pretty::Pretty;
 use super::{Exit, Failure, Outcome, SourceArgs};
 use crate::io::os::OsFileSystem;
 use crate::io::{File, FileSystem};
@@ -27,7 +28,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const LINKS_MOST: usize = 8;
 
 /// A source for reading, as a tree: a partition or a data directory.
-fn open(args: &SourceArgs) -> Result<(Tree, Zone), Failure> {
+pub(super) fn open(args: &SourceArgs) -> Result<(Tree, Zone), Failure> {
     let options = Options::parse(&args.options).map_err(|e| Failure::new(Exit::Usage, e))?;
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
     let source = std::path::absolute(&args.source)?;
@@ -131,18 +132,31 @@ fn time_text(zone: &Zone, attr: &Attr) -> String {
     rfc3339(TimestampMs::new(ms), zone)
 }
 
-pub(super) fn cat(args: &SourceArgs, paths: &[std::ffi::OsString]) -> Outcome {
+pub(super) fn cat(args: &SourceArgs, paths: &[std::ffi::OsString], pretty: bool) -> Outcome {
     let (tree, _) = open(args)?;
     let mut out = io::stdout().lock();
+    if pretty {
+        let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let mut out = Pretty::new(io::BufWriter::new(out), colours);
+        copy_all(&tree, paths, &mut out)?;
+        output(out.finish())?;
+    } else {
+        copy_all(&tree, paths, &mut out)?;
+        output(out.flush())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Copies files one behind the other; an error names the path that it is about.
+fn copy_all(tree: &Tree, paths: &[std::ffi::OsString], out: &mut impl Write) -> Result<(), Failure> {
     for path in paths {
-        let place = resolve(&tree, path).map_err(|f| Failure::new(f.exit, format!("{}: {}", path.to_string_lossy(), f.message)))?;
-        copy(&tree, &place, &mut out).map_err(|f| match f.message.as_str() {
+        let place = resolve(tree, path).map_err(|f| Failure::new(f.exit, format!("{}: {}", path.to_string_lossy(), f.message)))?;
+        copy(tree, &place, out).map_err(|f| match f.message.as_str() {
             BROKEN_PIPE => f,
             _ => Failure::new(f.exit, format!("{}: {}", path.to_string_lossy(), f.message)),
         })?;
     }
-    output(out.flush())?;
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Where the bytes of a place come from.
@@ -157,8 +171,8 @@ fn copy(tree: &Tree, place: &Place, out: &mut impl Write) -> Result<(), Failure>
         Node::Record(..) => Bytes::Record,
         Node::Range(_) | Node::Text(_) | Node::Decoded(..) | Node::Merged(_) => Bytes::Reader(tree.open(place, MayBlock)?),
         Node::SegmentFile(_) => Bytes::File(tree.file(place)?),
-        Node::Append(_) => return Ok(()),
-        Node::Follow(_) => return Err(Failure::new(Exit::No, "it has no end; mount the log to follow it")),
+        Node::Append(_) | Node::Ctl => return Ok(()),
+        Node::Follow(_) => return Err(Failure::new(Exit::No, "it has no end; tail -f follows a log")),
         Node::Link(_) => return Err(Failure::new(Exit::No, "it is a link")),
         _ => return Err(Failure::new(Exit::No, "it is a directory; ls lists it")),
     };

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// Begins a session of its own, so that a terminal that closes does not end the process.
 ///
@@ -11,6 +12,16 @@ use std::os::fd::AsRawFd;
 pub fn leave_session() -> io::Result<()> {
     // SAFETY: setsid takes no argument and touches no memory of ours.
     if unsafe { libc::setsid() } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Waits until nobody can read any more what is written to standard output, as where the other end of a pipe was closed; `false` where that
+/// does not happen within `timeout` (whole milliseconds of it), or where a signal comes first.
+pub fn wait_for_hangup(timeout: Duration) -> bool {
+    let mut output = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
+    let timeout_ms = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the structure lives through the call, which is told that there is one of it, and writes only into it.
+    let ready = unsafe { libc::poll(&raw mut output, 1, timeout_ms) };
+    ready > 0 && output.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
 }
 
 /// Puts `/dev/null` in the place of standard input, output and error.

@@ -217,9 +217,8 @@ impl Source for Local {
     }
 
     fn record(&self, offset: Offset, patience: Patience) -> Result<Found> {
-        if offset >= self.partition.bounds().log_end {
-            self.partition.refresh()?;
-        }
+        // Not only behind the end: retention may have taken the record, or a cut and another append replaced it.
+        self.partition.refresh()?;
         let mut found = self.partition.record(offset, patience);
         if self.partition.is_foreign() && matches!(found, Err(Error::Io { .. } | Error::Truncated { .. })) {
             // Files may have gone meanwhile: the directory is looked at again, once.

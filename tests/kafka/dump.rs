@@ -152,7 +152,7 @@ pub(crate) fn dump_shows_what_kafkas_own_tool_shows() {
     }
     assert!(lines > 20_000, "{lines} equal lines are too few to tell");
     let mut expected = BTreeMap::new();
-    for (mut title, mut lines) in kafka.complaints {
+    for (title, mut lines) in kafka.complaints {
         let has_lines = !lines.is_empty();
         let reason = argued_complaint(&title, &mut lines, &files);
         *reasons.entry(reason.unwrap_or("equal complaints")).or_default() += 1;
