@@ -77,7 +77,7 @@ pub(super) struct Inodes {
 #[derive(Debug, Default)]
 struct Table {
     known: HashMap<u64, Known>,
-    /// Only nodes that share a number while it is known: links, real files, records.
+    /// Only nodes that share a number while it is known: links, real files, records, ranges of the same offsets.
     by_place: HashMap<Place, u64>,
 }
 
@@ -99,13 +99,14 @@ impl Inodes {
         Inodes { table: RwLock::default(), next: AtomicU64::new(TABLE_START), next_append: AtomicU64::new(append) }
     }
 
-    /// The number of a place for an answer to a look-up, counted until [`Inodes::forget`]. Append files and ranges get a fresh one
-    /// each time.
+    /// The number of a place for an answer to a look-up, counted until [`Inodes::forget`]. Append files get a fresh one
+    /// each time. A range has that of its offsets, so that one whose end moves gets another when it has moved, and not between the stat and
+    /// the open of cp, which would take that for another file.
     pub(super) fn look_up(&self, place: Place) -> u64 {
         if let Some(number) = computed(place.slot, &place.node) {
             return number;
         }
-        let fresh = matches!(place.node, Node::Append(_) | Node::Range(_));
+        let fresh = matches!(place.node, Node::Append(_));
         let mut table = self.table.write();
         if let Some(number) = table.by_place.get(&place).copied() {
             if let Some(known) = table.known.get_mut(&number) {
@@ -287,16 +288,23 @@ mod tests {
     }
 
     #[test]
-    fn every_look_up_of_append_and_of_a_range_is_its_own() {
+    fn every_look_up_of_append_is_its_own() {
         let inodes = Inodes::new();
-        let range = Node::Range(Span { from: offset(0), until: offset(5), lines: Lines::Values });
-        for node in [Node::Append(Framing::Lines), range] {
-            let (a, b) = (look_up(&inodes, node.clone()), look_up(&inodes, node.clone()));
-            assert_ne!(a, b);
-            assert_eq!(inodes.number(0, Some(&node)), UNKNOWN);
-            inodes.forget(a, 1);
-            assert_eq!((node_of(&inodes, a), node_of(&inodes, b)), (None, Some(node)));
-        }
+        let node = Node::Append(Framing::Lines);
+        let (a, b) = (look_up(&inodes, node.clone()), look_up(&inodes, node.clone()));
+        assert_ne!(a, b);
+        assert_eq!(inodes.number(0, Some(&node)), UNKNOWN);
+        inodes.forget(a, 1);
+        assert_eq!((node_of(&inodes, a), node_of(&inodes, b)), (None, Some(node)));
+    }
+
+    #[test]
+    fn a_range_has_the_number_of_its_offsets() {
+        let inodes = Inodes::new();
+        let until = |end| Node::Range(Span { from: offset(0), until: offset(end), lines: Lines::Values });
+        let five = look_up(&inodes, until(5));
+        assert_eq!(look_up(&inodes, until(5)), five);
+        assert_ne!(look_up(&inodes, until(6)), five);
     }
 
     #[test]

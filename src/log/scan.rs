@@ -104,6 +104,11 @@ impl Scan {
         self.damage.get(at).filter(|d| d.from.get() <= position)
     }
 
+    /// The first damaged stretch that begins at a position or behind it.
+    pub fn damage_behind(&self, position: u64) -> Option<&Damage> {
+        self.damage.get(self.damage.partition_point(|d| d.from.get() < position))
+    }
+
     /// The damaged stretch that begins at a position.
     pub fn damage_from(&self, position: u64) -> Option<&Damage> {
         let at = self.damage.binary_search_by_key(&position, |d| d.from.get()).ok()?;

@@ -43,6 +43,8 @@ pub struct Walk {
     open: Option<Arc<OpenSegment>>,
     /// The position in it; `None` is the first batch that reaches `from`.
     at: Option<u64>,
+    /// The position at which the walk came into it.
+    entered: u64,
     from: Offset,
     /// The first offset that is not asked for.
     until: Offset,
@@ -59,7 +61,7 @@ impl Partition {
     pub fn walk(&self, from: Offset, until: Offset, look: Look, patience: Patience) -> Walk {
         let layout = self.layout_full();
         let segment = layout.floor(from).unwrap_or(0);
-        Walk { layout, segment, open: None, at: None, from, until, look, patience, not_before: None, ended: false }
+        Walk { layout, segment, open: None, at: None, entered: 0, from, until, look, patience, not_before: None, ended: false }
     }
 }
 
@@ -124,7 +126,11 @@ impl Walk {
                 }
                 Err(Trouble::Cold) => return Err(Error::WouldBlock),
                 Err(Trouble::Fault(_) | Trouble::Index) if open.scan.is_none() => {
-                    self.open = Some(partition.scanned(&self.layout, self.segment, self.patience)?);
+                    let open = partition.scanned(&self.layout, self.segment, self.patience)?;
+                    // Headers that were handed out were not verified: the length of the first wrong one may have led astray.
+                    let astray = open.scan.as_ref().and_then(|s| s.damage_behind(self.entered)).map(|d| d.from.get());
+                    self.at = self.at.map(|at| astray.map_or(at, |from| from.min(at)));
+                    self.open = Some(open);
                 }
                 Err(trouble) => {
                     let fault = match trouble {
@@ -195,6 +201,9 @@ impl Walk {
                 },
             },
         };
+        if self.at.is_none() {
+            self.entered = at;
+        }
         self.at = Some(at);
         // A walk that began before the pass may stand within a stretch that the pass told apart.
         if let Some(damage) = open.scan.as_ref().and_then(|s| s.damage_over(at)) {

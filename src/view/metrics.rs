@@ -296,3 +296,60 @@ fn seconds(nanoseconds: u64) -> String {
     let text = format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_stand_where_their_kinds_say() {
+        assert!(Request::ALL.iter().enumerate().all(|(n, request)| *request as usize == n));
+        assert!(ErrorKind::ALL.iter().enumerate().all(|(n, kind)| *kind as usize == n));
+    }
+
+    #[test]
+    fn a_latency_is_in_the_first_bucket_whose_bound_is_not_below_it() {
+        for (nanoseconds, of) in [
+            (0, 0),
+            (1, 0),
+            (1024, 0),
+            (1025, 1),
+            (2048, 1),
+            (2049, 2),
+            (1 << 30, BUCKETS - 2),
+            ((1 << 30) + 1, BUCKETS - 1),
+            (u64::MAX, BUCKETS - 1),
+        ] {
+            assert_eq!(bucket(nanoseconds), of, "{nanoseconds}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_exact() {
+        for (nanoseconds, text) in [(0, "0"), (1024, "0.000001024"), (1_500_000_000, "1.5"), (20_000_000_000, "20")] {
+            assert_eq!(seconds(nanoseconds), text);
+        }
+    }
+
+    #[test]
+    fn what_was_counted_is_shown() {
+        let requests = RequestCounters::default();
+        requests.answered(Request::Read, Outcome::Done, 1500);
+        requests.answered(Request::Read, Outcome::Refused(ErrorKind::Access), 3_000_000_000);
+        requests.read(4096);
+        let text = requests.text();
+        for line in [
+            "offsetfs_requests_total{request=\"read\",result=\"ok\"} 1",
+            "offsetfs_requests_total{request=\"read\",result=\"EACCES\"} 1",
+            "offsetfs_request_duration_seconds_bucket{request=\"read\",le=\"0.000001024\"} 0",
+            "offsetfs_request_duration_seconds_bucket{request=\"read\",le=\"0.000002048\"} 1",
+            "offsetfs_request_duration_seconds_bucket{request=\"read\",le=\"1.073741824\"} 1",
+            "offsetfs_request_duration_seconds_bucket{request=\"read\",le=\"+Inf\"} 2",
+            "offsetfs_request_duration_seconds_sum{request=\"read\"} 3.0000015",
+            "offsetfs_request_duration_seconds_count{request=\"read\"} 2",
+            "offsetfs_read_bytes_total 4096",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What only root can try: a full disk, system calls counted and slowed by strace, other users, mount(8), and what a mount does under thousands of
+//! opens and hundreds of signals.
+//!
+//! Runs under `OFFSETFS_TEST_ROOT=1` only. It prints the figures that it measures; what it demands of them is generous, because the machine may be busy.
+
+#[path = "load/growth.rs"]
+mod growth;
+#[path = "common/mounted.rs"]
+mod mounted;
+#[path = "common/on_request.rs"]
+mod on_request;
+#[path = "load/signals.rs"]
+mod signals;
+#[path = "load/users.rs"]
+mod users;
+
+use mounted::Mounted;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    on_request::run(
+        "OFFSETFS_TEST_ROOT",
+        "root, /dev/fuse, strace, util-linux, fuse3",
+        &[
+            ("p31_an_fsync_is_shared_by_those_who_wait", p31_an_fsync_is_shared_by_those_who_wait),
+            ("p32_a_full_disk_is_told_and_forgotten", p32_a_full_disk_is_told_and_forgotten),
+            ("users::modes_hold_for_other_users", users::modes_hold_for_other_users),
+            ("users::a_user_who_is_not_root_mounts", users::a_user_who_is_not_root_mounts),
+            ("users::mount_8_finds_it", users::mount_8_finds_it),
+            ("signals::a_reader_of_follow_can_be_ended", signals::a_reader_of_follow_can_be_ended),
+            ("signals::head_ends_with_its_line", signals::head_ends_with_its_line),
+            ("growth::ten_thousand_opens_leave_nothing", growth::ten_thousand_opens_leave_nothing),
+        ],
+    )
+}
+
+/// A mount of a new partition.
+fn fresh(options: &str) -> (tempfile::TempDir, Mounted) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mounted = Mounted::new(&folder.path().join("demo-0"), &["--create", "-o", options]);
+    (folder, mounted)
+}
+
+/// A child that is over in time, whose output is thrown away.
+fn wait_for(what: &str, child: &mut Child) -> Duration {
+    let begin = Instant::now();
+    while child.try_wait().expect("the child can be asked").is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what} does not end");
+        thread::sleep(Duration::from_millis(1));
+    }
+    begin.elapsed()
+}
+
+/// Runs `work` while strace looks at a process; gives strace's lines.
+fn traced(pid: u32, arguments: &[&str], work: impl FnOnce()) -> Vec<String> {
+    let out = tempfile::NamedTempFile::new().expect("a temporary file");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o"]).arg(out.path()).args(arguments).args(["-p", &pid.to_string()]);
+    let mut strace = strace.stdin(Stdio::null()).stderr(Stdio::inherit()).spawn().expect("strace is installed");
+    let begin = Instant::now();
+    let is_traced = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+        status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() != "0"))
+    };
+    while !is_traced() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "strace does not attach");
+        thread::sleep(Duration::from_millis(5));
+    }
+    work();
+    let id = rustix::process::Pid::from_child(&strace);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("strace runs");
+    strace.wait().expect("strace ends");
+    fs::read_to_string(out.path()).expect("strace wrote").lines().map(str::to_owned).collect()
+}
+
+/// So many fdatasync calls happen while `writers` append and sync `rounds` times each, on a disk that takes 2 ms for one.
+fn syncs(m: &Mounted, writers: usize, rounds: usize) -> usize {
+    let lines = traced(m.daemon.id(), &["-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync:delay_enter=2000"], || {
+        thread::scope(|scope| {
+            for writer in 0..writers {
+                let mut append = OpenOptions::new().append(true).open(m.at("append")).expect("append");
+                scope.spawn(move || {
+                    for n in 0..rounds {
+                        // Without its newline: the fsync makes it a record.
+                        write!(append, "{writer} {n}").expect("a write");
+                        append.sync_all().expect("an fsync");
+                    }
+                });
+            }
+        });
+    });
+    lines.iter().filter(|line| line.contains("fdatasync(") || line.contains("fsync(")).count()
+}
+
+fn p31_an_fsync_is_shared_by_those_who_wait() {
+    const ROUNDS: usize = 50;
+    let (_folder, m) = fresh("tz=UTC");
+    m.sh("echo first > append");
+    let one = syncs(&m, 1, ROUNDS);
+    let eight = syncs(&m, 8, ROUNDS);
+    println!("one writer: {ROUNDS} fsyncs, {one} fdatasyncs; eight writers: {} fsyncs, {eight} fdatasyncs", 8 * ROUNDS);
+    assert!(one >= ROUNDS, "each fsync of a lone writer reaches the disk");
+    assert!(eight * 2 <= 8 * ROUNDS, "those who wait share one");
+    assert_eq!(m.text("by-offset/earliest..latest").lines().count(), 1 + 9 * ROUNDS);
+    let lines = traced(m.daemon.id(), &["-e", "trace=fdatasync"], || {
+        m.sh("echo a | dd of=append oflag=dsync conv=notrunc status=none; echo b | dd of=append oflag=sync conv=notrunc status=none; echo c > append");
+    });
+    assert_eq!(lines.len(), 2, "O_DSYNC and O_SYNC sync at the write, others do not: {lines:?}");
+}
+
+fn p32_a_full_disk_is_told_and_forgotten() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).expect("a new folder");
+    let run = |program: &str, arguments: &[&str]| {
+        let status = Command::new(program).args(arguments).arg(&disk).status().expect("util-linux is installed");
+        assert!(status.success(), "{program}");
+    };
+    run("mount", &["-t", "tmpfs", "-o", "size=4m", "none"]);
+    // Nothing may stay mounted, whatever fails below.
+    let outcome = std::panic::catch_unwind(|| {
+        let m = Mounted::new(&disk.join("demo-0"), &["--create", "-o", "segment.bytes=500000"]);
+        let block: String = (0..1000).map(|n| format!("{n:099}\n")).collect();
+        let mut append = OpenOptions::new().append(true).open(m.at("append")).expect("append");
+        append.write_all(block.as_bytes()).expect("there is room");
+        fs::write(disk.join("ballast"), vec![1; 1 << 20]).expect("there is room");
+        let refused = (0..100).find_map(|_| append.write_all(block.as_bytes()).err()).expect("4 MiB are full");
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC));
+        let text = m.text("by-offset/earliest..latest");
+        assert!(
+            text.lines().count() % 1000 == 0 && text.starts_with(&block) && text.ends_with(&block),
+            "requests are stored whole or not at all"
+        );
+        assert!(m.text("errors").contains("append ENOSPC "), "{}", m.text("errors"));
+        fs::remove_file(disk.join("ballast")).expect("room again");
+        append.write_all(block.as_bytes()).expect("appending goes on");
+        assert_eq!(m.text("by-offset/earliest..latest"), format!("{text}{block}"));
+    });
+    run("umount", &["-l"]);
+    outcome.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+}
