@@ -1,14 +1,35 @@
-//! A real Kafka judges bytes: those of the tests' own encoder, and those that `offsetfs` appends.
+//! A real Kafka judges: the bytes of the tests' own encoder, what `offsetfs` appends, and what it reads of generated directories.
 //!
 //! Runs under `OFFSETFS_TEST_KAFKA=1` only. `tests/kafka/kafka.sh` fetches Apache Kafka 4.3.1 and runs its dump tool, which checks each
-//! batch's CRC, decodes each record, and compares the indexes with the log.
+//! batch's CRC, decodes each record, and compares the indexes with the log; a JVM with its log layer (`Judge.java`); and a whole broker.
+//! `OFFSETFS_DIFFERENTIAL` says how many generated directories are tried (300), `OFFSETFS_TEST_SEED` with which seed it begins (the time).
 
+#[path = "kafka/broker.rs"]
+mod broker;
+#[path = "kafka/build.rs"]
+mod build;
+#[path = "kafka/differences.rs"]
+mod differences;
+#[path = "kafka/differential.rs"]
+mod differential;
 #[path = "kafka/dump.rs"]
 mod dump;
 #[path = "common/encode.rs"]
 mod encode;
+#[path = "kafka/fidelity.rs"]
+mod fidelity;
+#[path = "kafka/folder.rs"]
+mod folder;
+#[path = "kafka/judge.rs"]
+mod judge;
 #[path = "common/on_request.rs"]
 mod on_request;
+#[path = "kafka/ours.rs"]
+mod ours;
+#[path = "kafka/plans.rs"]
+mod plans;
+#[path = "kafka/seeds.rs"]
+mod seeds;
 
 use encode::{Batch, Codec, Record, indexes, message, offset_index, time_index, wrapper};
 use std::fs;
@@ -19,12 +40,16 @@ use std::process::{Command, ExitCode, Stdio};
 fn main() -> ExitCode {
     on_request::run(
         "OFFSETFS_TEST_KAFKA",
-        "Java 17, and for the first run Maven and the network",
+        "a JDK 17, and for the first run Maven and the network",
         &[
             ("kafka_accepts_every_batch_of_the_encoder", kafka_accepts_every_batch_of_the_encoder),
             ("kafka_accepts_every_message_of_the_encoder", kafka_accepts_every_message_of_the_encoder),
             ("kafka_complains_of_damage", kafka_complains_of_damage),
             ("kafka_accepts_what_offsetfs_appends", kafka_accepts_what_offsetfs_appends),
+            ("each_listed_difference_is_there", differences::each_listed_difference_is_there),
+            ("we_read_what_kafka_reads", differential::we_read_what_kafka_reads),
+            ("a_broker_serves_what_we_wrote", broker::a_broker_serves_what_we_wrote),
+            ("what_we_append_is_kafkas_to_the_byte", fidelity::what_we_append_is_kafkas_to_the_byte),
             ("dump_shows_what_kafkas_own_tool_shows", dump::dump_shows_what_kafkas_own_tool_shows),
             ("dump_decodes_kafkas_own_topics_as_kafka_does", dump::dump_decodes_kafkas_own_topics_as_kafka_does),
         ],

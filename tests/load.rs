@@ -3,6 +3,8 @@
 //!
 //! Runs under `OFFSETFS_TEST_ROOT=1` only. It prints the figures that it measures; what it demands of them is generous, because the machine may be busy.
 
+#[path = "load/failing.rs"]
+mod failing;
 #[path = "load/growth.rs"]
 mod growth;
 #[path = "common/mounted.rs"]
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         "root, /dev/fuse, strace, util-linux, fuse3",
         &[
             ("p31_an_fsync_is_shared_by_those_who_wait", p31_an_fsync_is_shared_by_those_who_wait),
+            ("failing::a_failed_fsync_reaches_all_who_wait", failing::a_failed_fsync_reaches_all_who_wait),
             ("p32_a_full_disk_is_told_and_forgotten", p32_a_full_disk_is_told_and_forgotten),
             ("users::modes_hold_for_other_users", users::modes_hold_for_other_users),
             ("users::a_user_who_is_not_root_mounts", users::a_user_who_is_not_root_mounts),
@@ -132,7 +135,7 @@ fn p32_a_full_disk_is_told_and_forgotten() {
         assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC));
         let text = m.text("by-offset/earliest..latest");
         assert!(
-            text.lines().count() % 1000 == 0 && text.starts_with(&block) && text.ends_with(&block),
+            text.lines().count().is_multiple_of(1000) && text.starts_with(&block) && text.ends_with(&block),
             "requests are stored whole or not at all"
         );
         assert!(m.text("errors").contains("append ENOSPC "), "{}", m.text("errors"));

@@ -415,21 +415,22 @@ impl Shared {
             let poisoned = state.poisoned.clone();
             drop(state);
             let result = match poisoned {
-                Some(reason) => Err(reason),
-                None => sync_all(&sealing, log.as_deref()).map_err(|e| e.to_string()),
+                Some(reason) => Err(Error::Poisoned { reason }),
+                None => sync_all(&sealing, log.as_deref()),
             };
             let mut state = self.state.lock();
             state.syncing = false;
-            if let Err(reason) = &result {
+            if let Err(error) = &result {
+                let reason = error.to_string();
                 if state.poisoned.is_none() {
                     log::error!("{}: {reason}; appends are refused from now on", self.partition.name());
                     state.said.push(format!("{reason}; appends are refused until the partition is mounted again"));
                 }
-                state.poisoned.get_or_insert_with(|| reason.clone());
+                state.poisoned.get_or_insert(reason);
             }
             drop(state);
             for done in waiting {
-                done(result.clone().map_err(|reason| Error::Poisoned { reason }));
+                done(result.as_ref().copied().map_err(again));
             }
         }
     }
