@@ -265,6 +265,27 @@ fn the_only_batch_of_a_segment_keeps_its_offsets_when_it_lost_their_base() {
 }
 
 #[test]
+fn a_write_that_was_torn_just_before_a_roll_is_a_torn_tail() {
+    let torn = &batch(5)[..70];
+    let mut files = Files::new();
+    files.insert(file(0, "log"), [&batch(0)[..], torn].concat());
+    for (base, suffix) in [(0, "index"), (0, "timeindex"), (10, "index"), (10, "timeindex")] {
+        files.insert(file(base, suffix), vec![0; 120]);
+    }
+    files.insert(file(10, "log"), Vec::new());
+    let disk = disk_of(&files);
+    let (mut writer, said) = Writer::open(open(&disk).expect("a partition")).expect("a writer");
+    assert_eq!(writer.next_offset(), offset(10), "what the new segment was made for is not given away");
+    assert!(said.iter().any(|line| line.contains("cut")), "{said:?}");
+    append(&mut writer);
+    writer.close().expect("a clean end");
+    let after = files_of(&disk);
+    assert_eq!(after[&file(0, "log")], batch(0));
+    assert_eq!(after[&format!("{}.cut-{}", file(0, "log"), batch(0).len())], torn);
+    assert_eq!(offsets(&open(&disk).expect("a partition")), ([0, 1, 2, 3, 4, 10].to_vec(), false));
+}
+
+#[test]
 fn the_check_the_repair_and_the_first_append_agree_on_what_is_torn() {
     let torn = [batch(0), batch(5)[..70].to_vec()].concat();
     let value = Batch::new(0, vec![Record::new(0, T0, None, Some(&batch(0)[..40]))]).encode();

@@ -341,12 +341,13 @@ impl Partition {
             return Err(Error::WouldBlock);
         }
         let Some(segment) = layout.segments.get(at) else { return Err(Error::WouldBlock) };
-        let scan = self.scan_segment(segment, &open, layout.limit(at))?;
+        let limit = layout.limit(at);
+        let scan = self.scan_segment(segment, &open, limit, limit.is_none())?;
         Ok(segment.set_scan(&open, Arc::new(scan), &self.opened))
     }
 
-    /// A thorough pass over a segment up to its published end.
-    pub(crate) fn scan_segment(&self, segment: &Arc<Segment>, open: &OpenSegment, limit: Option<Offset>) -> Result<Scan> {
+    /// A thorough pass over a segment up to its published end. Only where it `is_end` of all batches may something in it be a torn tail.
+    pub(crate) fn scan_segment(&self, segment: &Arc<Segment>, open: &OpenSegment, limit: Option<Offset>, is_end: bool) -> Result<Scan> {
         let log = open.log.slice(0..segment.end()).unwrap_or_default();
         let scope = Scope {
             base: segment.base_offset(),
@@ -358,9 +359,8 @@ impl Partition {
         if open.log.is_broken() {
             return Err(Error::Truncated { file: segment.log_name().to_owned() });
         }
-        // In a segment with another one behind it nothing is a torn tail.
-        if let Some(limit) = limit {
-            found.seal_tail(limit.previous());
+        if !is_end {
+            found.seal_tail(limit.map_or(Offset::MAX, Offset::previous));
         }
         Ok(found)
     }
@@ -521,7 +521,7 @@ impl Partition {
                 watch.stuck_len = Some(file_len);
                 let published = segment.end();
                 segment.publish(file_len, None);
-                let found = self.scan_segment(segment, &open, None);
+                let found = self.scan_segment(segment, &open, None, true);
                 segment.publish(published, None);
                 let found = found?;
                 let end = end_of(&found, file_len);
@@ -563,7 +563,7 @@ impl Partition {
         let started = end.valid_end;
         let fault = follow(&open, file_len, base, &mut end);
         if fault.is_some() {
-            let found = self.scan_segment(segment, &open, None)?;
+            let found = self.scan_segment(segment, &open, None, true)?;
             end = end_of(&found, file_len);
             if !found.damage.is_empty() {
                 segment.set_scan(&open, Arc::new(found), &self.opened);

@@ -54,10 +54,12 @@ pub(crate) fn recover(partition: &Partition) -> Result<Vec<String>> {
         let published = segment.end();
         segment.publish(file_len, None);
         let open = segment.open(&*dir, if last { Role::Last } else { Role::Sealed }, file_len, &partition.opened)?;
-        let scan = partition.scan_segment(segment, &open, layout.limit(at));
+        // What a power cut leaves where the log rolled just before: nothing but empty segments behind a torn write.
+        let is_end = layout.segments.iter().skip(at + 1).all(|later| later.end() == 0);
+        let scan = partition.scan_segment(segment, &open, layout.limit(at), is_end);
         segment.publish(published, None);
         let scan = scan?;
-        if let Some(tail) = scan.tail.as_ref().filter(|_| last) {
+        if let Some(tail) = &scan.tail {
             cut_tail(&*dir, segment, &*log, tail, &mut said)?;
         }
         log.sync_data().map_err(|e| Error::io("sync", segment.log_name(), e))?;
@@ -143,7 +145,7 @@ fn indexes_rise(open: &OpenSegment, segment: &Segment) -> bool {
         && open.timeindex.entries().len().is_multiple_of(TIME_ENTRY_LEN)
 }
 
-/// Cuts the torn tail of the last segment; its bytes stay in a file beside it, which Kafka ignores.
+/// Cuts the torn tail of the last segment that holds anything; its bytes stay in a file beside it, which Kafka ignores.
 fn cut_tail(dir: &dyn Directory, segment: &Segment, log: &dyn File, tail: &Tail, said: &mut Vec<String>) -> Result<()> {
     let name = format!("{}.cut-{}", segment.log_name(), tail.from);
     let run = || -> std::io::Result<()> {
