@@ -89,11 +89,16 @@ impl Log {
 
     /// A disk with it; `magic 2` gets the indexes that Kafka would write, the others none.
     fn disk(&self) -> SimDisk {
+        self.disk_indexed(50)
+    }
+
+    /// The same, with an index entry for each so many bytes.
+    fn disk_indexed(&self, interval_bytes: u32) -> SimDisk {
         let disk = SimDisk::new();
         for (number, (base, pieces)) in self.segments.iter().enumerate() {
             let bytes = self.bytes(number);
             if pieces.iter().all(|piece| piece.bytes[16] == 2) {
-                let (index, timeindex) = indexes(*base, &bytes, 50);
+                let (index, timeindex) = indexes(*base, &bytes, interval_bytes);
                 disk.write_file(format!("{DIRECTORY}/{base:020}.index"), &index);
                 disk.write_file(format!("{DIRECTORY}/{base:020}.timeindex"), &timeindex);
             }
@@ -287,6 +292,45 @@ fn a_flipped_bit_of_a_wrapper_costs_what_it_holds() {
     }
 }
 
+/// The last records that a log opened anew shows, by their number from the end.
+fn last_records(disk: &SimDisk, most: u64) -> Vec<Option<i64>> {
+    (1..=most)
+        .map(|k| open(disk).nth_last(k, Patience::MayBlock).unwrap_or_else(|error| panic!("-{k}: {error}")).map(Offset::get))
+        .collect()
+}
+
+#[test]
+fn a_log_opened_anew_counts_from_its_end_past_damage_and_finds_each_other_record() {
+    // Several batches to an index interval: the batch that an entry names, ones between and the last one are hit in turn.
+    let log = Log { segments: vec![(0, (0..12).map(|n| batch(2 * n, 2, Codec::None)).collect()), (24, vec![batch(24, 2, Codec::None)])] };
+    let disk = log.disk_indexed(200);
+    let bytes = log.bytes(0);
+    let records = log.records();
+    for (number, start) in entries(&bytes).into_iter().enumerate() {
+        // Of the header: the base offset, the length, the magic byte, the last offset, the number of records; and a byte of a record.
+        for (at, bit) in [(7, 0), (7, 1), (7, 2), (7, 3), (7, 4), (7, 5), (10, 3), (11, 0), (16, 2), (26, 0), (60, 0), (70, 3)] {
+            let what = format!("bit {bit} of byte {at} of batch {number}");
+            let mut flipped = bytes.clone();
+            flipped[start + at] ^= 1 << bit;
+            disk.write_file(log_path(0), &flipped);
+            let hit = [2 * number as i64, 2 * number as i64 + 1];
+            let survivors: Vec<i64> = records.iter().map(|record| record.0).filter(|offset| !hit.contains(offset)).collect();
+            let want: Vec<Option<i64>> = survivors.iter().rev().map(|offset| Some(*offset)).chain([None, None]).collect();
+            assert_eq!(last_records(&disk, want.len() as u64), want, "{what}");
+            for (number, time, value) in &records {
+                match open(&disk).record(offset(*number), Patience::MayBlock) {
+                    Ok(Found::Record(record)) => {
+                        let is = (record.offset().get(), record.timestamp().get(), record.value().unwrap_or_default());
+                        assert_eq!(is, (*number, *time, value.as_slice()), "{what}");
+                    }
+                    Err(Error::Corrupt(_)) => assert!(hit.contains(number), "{what}: {number} is lost"),
+                    other => panic!("{what}: {number}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
 /// A batch whose only value is a segment of batches that would fit behind it.
 fn nested(first: i64, inner_first: i64, trailer: &[u8]) -> Piece {
     let inner: Vec<u8> = (0..3).flat_map(|n| batch(inner_first + 2 * n, 2, Codec::None).bytes).chain(trailer.iter().copied()).collect();
@@ -304,6 +348,33 @@ fn a_copy_of_a_segment_in_a_value_never_becomes_records() {
             flip_every_bit(&log, 0, &format!("copy at {inner_first} in the middle, {} bytes behind it", trailer.len()));
             let log = Log { segments: vec![(0, vec![batch(0, 2, Codec::None), nested(2, inner_first, trailer)])] };
             flip_every_bit(&log, 0, &format!("copy at {inner_first} at the end, {} bytes behind it", trailer.len()));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_stretch_is_told_once() {
+    let log = Log::of(|first, count| batch(first, count, Codec::None));
+    let bytes = log.bytes(0);
+    for (number, start) in entries(&bytes).into_iter().enumerate() {
+        // Bytes that are missing up to a batch are a gap, as compaction leaves it.
+        for (what, damaged) in [
+            ("a flipped bit", [&bytes[..start + 70], &[bytes[start + 70] ^ 1], &bytes[start + 71..]].concat()),
+            ("a torn batch", bytes[..start + 40].to_vec()),
+        ] {
+            let disk = log.disk();
+            disk.write_file(log_path(0), &damaged);
+            let (found, told) = range(&open(&disk));
+            let lost: Vec<i64> = log.segments[0]
+                .1
+                .iter()
+                .enumerate()
+                .filter(|(n, _)| if what == "a flipped bit" { *n == number } else { *n >= number })
+                .flat_map(|(_, piece)| piece.records.iter().map(|r| r.0))
+                .collect();
+            let want: Vec<_> = log.records().into_iter().filter(|record| !lost.contains(&record.0)).collect();
+            assert_eq!(found, want, "{what} in batch {number}");
+            assert_eq!(told.len(), 1, "{what} in batch {number}: {told:?}");
         }
     }
 }

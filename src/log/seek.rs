@@ -148,18 +148,17 @@ impl Partition {
         patience: Patience,
     ) -> Result<Result<(Batch, Arc<str>), Absent>> {
         let file = layout.segments[at].log_name_shared();
-        match self.seek_verified(layout, at, open, offset, patience) {
-            Ok(Some(batch)) => Ok(Ok((batch, file))),
-            Ok(None) => match open.scan.as_ref().and_then(|s| s.damage_at(offset)) {
-                Some(damage) => Err(damaged(&file, damage)),
-                None => Ok(Err(Absent::Gap)),
-            },
-            Err(Trouble::Cold) => Err(Error::WouldBlock),
-            Err(Trouble::Fault(fault)) => match open.scan.as_ref().and_then(|s| s.damage_at(offset)) {
-                Some(damage) => Err(damaged(&file, damage)),
-                None => Err(corrupt_at(&file, fault, offset)),
-            },
-            Err(Trouble::Index) => Err(corrupt_at(&file, Fault::new(0, "batches as they stood a moment ago", "others"), offset)),
+        let fault = match self.seek_verified(layout, at, open, offset, patience) {
+            Ok(Some(batch)) => return Ok(Ok((batch, file))),
+            Ok(None) => None,
+            Err(Trouble::Cold) => return Err(Error::WouldBlock),
+            Err(Trouble::Fault(fault)) => Some(fault),
+            Err(Trouble::Index) => Some(Fault::new(0, "batches as they stood a moment ago", "others")),
+        };
+        match (open.scan.as_ref().and_then(|s| s.damage_at(offset)), fault) {
+            (Some(damage), _) => Err(damaged(&file, damage)),
+            (None, Some(fault)) => Err(corrupt_at(&file, fault, offset)),
+            (None, None) => Ok(Err(Absent::Gap)),
         }
     }
 
@@ -299,7 +298,8 @@ pub(crate) fn seek(open: &OpenSegment, log: &[u8], base: Offset, target: Offset,
     }
 }
 
-/// Verifies that an index entry names a batch: right CRC, offsets that agree with the entry, and a chain from it to the next entry's batch.
+/// Verifies that an index entry names a batch: right CRC, and a chain of batches from it to the next entry's, of which one holds the offset of the
+/// entry. That is the batch itself in what Kafka 4 writes, and perhaps a later one of the same append in what older brokers wrote.
 #[cold]
 fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usize, patience: Patience) -> Result<(), Trouble> {
     let entry = index.entry(i).ok_or(Trouble::Index)?;
@@ -320,19 +320,24 @@ fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usiz
         Trouble::Cold => Trouble::Cold,
         _ => Trouble::Index,
     })?;
-    // A value may hold a copy of a segment: only the chain of batches that the log itself makes leads from one entry to the next.
-    let mut place = at + u64::from(header.size);
-    let mut last = header.last_offset;
+    // A value may hold a copy of a segment: only the chain of batches that the log itself makes leads from one entry to the next. And no CRC covers
+    // a base offset: that one of these batches holds the offset of the entry tells that they stand where they say.
+    let mut place = at;
+    let mut last = None;
+    let mut is_held = false;
     while place < until {
         match BatchHeader::read(log, place as usize) {
-            Ok(Step::Batch(header)) if header.base_offset > last => {
-                last = header.last_offset;
+            Ok(Step::Batch(header)) if last.is_none_or(|last| header.base_offset > last) => {
+                if header.last_offset >= entry.offset && last.is_none_or(|last| last < entry.offset) {
+                    is_held = header.is_wrapper() || header.base_offset <= entry.offset;
+                }
+                last = Some(header.last_offset);
                 place += u64::from(header.size);
             }
             _ => return Err(Trouble::Index),
         }
     }
-    if place != until || next.is_some_and(|n| last >= n.offset) {
+    if place != until || !is_held || next.is_some_and(|n| last >= Some(n.offset)) {
         return Err(Trouble::Index);
     }
     verified::remember(open.instance, Subject::OffsetEntry, i as u64);

@@ -110,20 +110,7 @@ impl Walk {
                     self.at = Some(at + u64::from(header.size));
                     return Ok(Some(Item::Batch(batch(&open, header, at), segment.log_name_shared())));
                 }
-                Ok(None) => {
-                    // Only a thorough pass knows what is missing between the last good batch and the next segment.
-                    let end = self.at.unwrap_or(segment.end());
-                    self.next_segment();
-                    if let Some(damage) = open
-                        .scan
-                        .as_ref()
-                        .and_then(|s| s.damage.last())
-                        .filter(|d| d.to.get() >= segment.end() && d.from.get() >= end.min(d.from.get()))
-                        && let Some(item) = self.damaged(damage, &segment.log_name_shared())
-                    {
-                        return Ok(Some(item));
-                    }
-                }
+                Ok(None) => self.next_segment(),
                 Err(Trouble::Cold) => return Err(Error::WouldBlock),
                 Err(Trouble::Fault(_) | Trouble::Index) if open.scan.is_none() => {
                     let open = partition.scanned(&self.layout, self.segment, self.patience)?;
@@ -181,17 +168,7 @@ impl Walk {
             Some(at) => at,
             None if self.from <= base => 0,
             None => match seek(open, log, base, self.from, self.patience)? {
-                Place::At(_, at, passed) => {
-                    // Damage between the batch passed over and this one comes first.
-                    let before = open.scan.as_ref().and_then(|s| s.damage_at(self.from));
-                    match before {
-                        Some(damage) => damage.from.get(),
-                        None => {
-                            let _ = passed;
-                            at
-                        }
-                    }
-                }
+                Place::At(_, at, _) => open.scan.as_ref().and_then(|s| s.damage_at(self.from)).map_or(at, |damage| damage.from.get()),
                 Place::Behind(_) => match open.scan.as_ref().and_then(|s| s.damage_at(self.from)) {
                     Some(damage) => damage.from.get(),
                     None => {
@@ -226,78 +203,100 @@ impl Walk {
 
 impl Partition {
     /// Headers with their positions, from the end of the log backwards, in groups of one index interval: each call of `group` gets the headers of a
-    /// group in rising order, and says whether to go on.
+    /// group in rising order, and says whether to go on. What it gets is verified, the order against the batch before the group included.
     ///
     /// # Errors
     /// As [`Walk::next`].
     pub fn walk_back(&self, patience: Patience, group: &mut Group<'_>) -> Result<()> {
         let layout = self.layout_full();
-        for at in (0..layout.segments.len()).rev() {
+        for (at, segment) in layout.segments.iter().enumerate().rev() {
             let mut open = self.open_segment(&layout, at, patience)?;
+            // Kept over a thorough pass: what was handed out before it is not handed out again.
+            let mut until = segment.end();
             loop {
-                match self.walk_segment_back(&layout, at, &open, group) {
+                match self.walk_segment_back(&layout, at, &open, &mut until, patience, group) {
                     Ok(true) => break,
                     Ok(false) => return Ok(()),
-                    Err(WalkBack::Failed(error)) => return Err(error),
-                    Err(WalkBack::Fault) if open.scan.is_none() => open = self.scanned(&layout, at, patience)?,
-                    Err(WalkBack::Fault) => return Err(Error::Truncated { file: layout.segments[at].log_name().to_owned() }),
+                    Err(Stopped::Failed(error)) => return Err(error),
+                    Err(Stopped::By(Trouble::Cold)) => return Err(Error::WouldBlock),
+                    Err(Stopped::By(_)) if open.scan.is_none() => open = self.scanned(&layout, at, patience)?,
+                    Err(Stopped::By(_)) => return Err(Error::Truncated { file: segment.log_name().to_owned() }),
                 }
             }
         }
         Ok(())
     }
 
-    fn walk_segment_back(&self, layout: &Layout, at: usize, open: &Arc<OpenSegment>, group: &mut Group<'_>) -> Result<bool, WalkBack> {
+    /// The groups of a segment that end at or before `until`, which becomes the start of the last one handed out.
+    fn walk_segment_back(
+        &self,
+        layout: &Layout,
+        at: usize,
+        open: &Arc<OpenSegment>,
+        until: &mut u64,
+        patience: Patience,
+        group: &mut Group<'_>,
+    ) -> Result<bool, Stopped> {
         let segment = &layout.segments[at];
         let file = segment.log_name_shared();
         let log = open.log.slice(0..segment.end()).unwrap_or_default();
+        let bounds = (segment.base_offset(), layout.limit(at));
         let index = OffsetIndex::new(open.index.entries(), segment.base_offset());
-        let mut until = log.len() as u64;
         let mut entry = index.len();
-        let mut groups = Vec::new();
-        // Nothing is handed out before the whole way was walked once from the entry at hand: a chain that breaks means a scan first.
-        while until > 0 {
+        // A group is held until the one before it was read: only the batch before a batch tells that its offsets, which no CRC covers, can be.
+        let (mut held, mut before) = (Vec::new(), Vec::new());
+        let (mut held_start, mut end) = (*until, *until);
+        while end > 0 {
             let start = loop {
-                match entry.checked_sub(1) {
-                    None => break 0,
-                    Some(i) => {
-                        entry = i;
-                        let position = index.entry(i).ok_or(WalkBack::Fault)?.position.get();
-                        if position < until {
-                            break position;
-                        }
-                    }
+                let Some(i) = entry.checked_sub(1) else { break 0 };
+                entry = i;
+                let position = index.entry(i).ok_or(Trouble::Index)?.position.get();
+                if position < end {
+                    break position;
                 }
             };
-            groups.clear();
+            before.clear();
             let mut place = start;
-            while place < until {
+            while place < end {
                 if let Some(damage) = open.scan.as_ref().and_then(|s| s.damage_from(place)) {
                     place = damage.to.get();
                     continue;
                 }
-                match BatchHeader::read(log, place as usize) {
-                    Ok(Step::Batch(header)) => {
-                        groups.push(batch(open, header, place));
+                match BatchHeader::read(log, place as usize).map_err(Trouble::from)? {
+                    Step::Batch(header) => {
+                        verify(open, log, place, bounds, patience)?;
+                        before.push(batch(open, header, place));
                         place += u64::from(header.size);
                     }
-                    Ok(Step::End { .. }) if open.scan.is_some() => break,
-                    _ => return Err(WalkBack::Fault),
+                    Step::End { .. } if open.scan.is_some() => break,
+                    Step::End { .. } => return Err(Trouble::Index.into()),
                 }
             }
-            if place != until && open.scan.is_none() {
-                return Err(WalkBack::Fault);
+            if place != end && open.scan.is_none() {
+                return Err(Trouble::Index.into());
             }
-            if !group(&groups, &file).map_err(WalkBack::Failed)? {
-                return Ok(false);
+            if !held.is_empty() {
+                *until = held_start;
+                if !group(&held, &file).map_err(Stopped::Failed)? {
+                    return Ok(false);
+                }
             }
-            until = start;
+            std::mem::swap(&mut held, &mut before);
+            (held_start, end) = (start, start);
         }
-        Ok(true)
+        *until = 0;
+        Ok(held.is_empty() || group(&held, &file).map_err(Stopped::Failed)?)
     }
 }
 
-enum WalkBack {
-    Fault,
+/// Why a walk backwards stopped.
+enum Stopped {
+    By(Trouble),
     Failed(Error),
+}
+
+impl From<Trouble> for Stopped {
+    fn from(trouble: Trouble) -> Stopped {
+        Stopped::By(trouble)
+    }
 }
