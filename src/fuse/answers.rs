@@ -105,16 +105,17 @@ impl Answers {
     /// # Errors
     /// Where no thread can be started.
     pub(super) fn new(tree: Arc<Tree>, ownership: Ownership, passthrough: bool) -> io::Result<Answers> {
+        let waiters = Waiters::new()?;
         Ok(Answers {
             counters: tree.requests(),
             tree,
             ownership,
             inodes: Inodes::new(),
-            appends: Appends::default(),
+            appends: Appends::new(waiters.bell()),
             files: OpenFiles::new(passthrough),
             readers: RwLock::default(),
             followers: RwLock::default(),
-            waiters: Waiters::new()?,
+            waiters,
             next_handle: AtomicU64::new(1),
             pool: Pool::new(POOL_THREADS, POOL_QUEUE)?,
         })

@@ -3,6 +3,7 @@
 //! A look-up has its own inode number, and all handles that were opened from it share one [`Appender`]. It lives from the first open for
 //! writing to the last release.
 
+use super::follow::Bell;
 use super::holders::{self, Others};
 use super::measure::Ticket;
 use super::reply::errno;
@@ -19,9 +20,10 @@ use std::time::{Duration, Instant};
 const SEARCH_MOST: Duration = Duration::from_millis(250);
 
 /// Look-ups of append files that are open for writing, by inode number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Appends {
     open: Mutex<HashMap<u64, Open>>,
+    bell: Bell,
 }
 
 #[derive(Debug)]
@@ -36,11 +38,18 @@ struct Open {
 pub(super) struct Lookup {
     /// Where its bytes go.
     pub(super) appender: Appender,
+    /// Rung when records are stored.
+    bell: Bell,
     /// Whether the last close could not commit the tail, and told its writer so: the release does not try again.
     given_up: AtomicBool,
 }
 
 impl Appends {
+    /// None is open. The bell is rung when records are stored.
+    pub(super) fn new(bell: Bell) -> Appends {
+        Appends { open: Mutex::default(), bell }
+    }
+
     /// One open for writing more. `readable` where the handle can read, too; `appender` is called if no other open is left.
     ///
     /// # Errors
@@ -50,7 +59,8 @@ impl Appends {
         let open = match all.entry(inode) {
             std::collections::hash_map::Entry::Occupied(open) => open.into_mut(),
             std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(Open { lookup: Arc::new(Lookup { appender: appender()?, given_up: AtomicBool::new(false) }), handles: 0 })
+                let lookup = Lookup { appender: appender()?, bell: self.bell.clone(), given_up: AtomicBool::new(false) };
+                place.insert(Open { lookup: Arc::new(lookup), handles: 0 })
             }
         };
         open.handles = open.handles.saturating_add(1);
@@ -98,10 +108,14 @@ impl Lookup {
         // No request carries more than 32 bits can count.
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.given_up.store(false, Ordering::Relaxed);
+        let bell = self.bell.clone();
         let answer = move |result: Result<(), Error>| {
             ticket.answered(outcome(&result));
             match result {
-                Ok(()) => reply.written(len),
+                Ok(()) => {
+                    reply.written(len);
+                    bell.ring();
+                }
                 Err(error) => reply.error(errno(error.kind())),
             }
         };
@@ -110,7 +124,11 @@ impl Lookup {
 
     /// Makes everything durable, the tail included.
     pub(super) fn sync(&self, ticket: Ticket, reply: ReplyEmpty) {
-        self.appender.sync(Box::new(move |result| answer(result, ticket, reply)));
+        let bell = self.bell.clone();
+        self.appender.sync(Box::new(move |result| {
+            answer(result, ticket, reply);
+            bell.ring();
+        }));
     }
 
     /// Answers a close while a tail waits: if no other descriptor of the look-up is left, the tail becomes a record now, so that
@@ -123,6 +141,7 @@ impl Lookup {
                 let answered = move |result: Result<(), Error>| {
                     lookup.given_up.store(result.is_err(), Ordering::Relaxed);
                     answer(result, ticket, reply);
+                    lookup.bell.ring();
                 };
                 this.appender.commit_tail(false, Box::new(answered));
             }
@@ -134,8 +153,12 @@ impl Lookup {
     /// dropped. This may wait for a write that is under way.
     pub(super) fn finish(&self) {
         if self.appender.tail_pending() && !self.given_up.load(Ordering::Relaxed) {
-            let closed = self.appender.clone();
-            self.appender.commit_tail(false, Box::new(move |_| closed.last_close()));
+            let (closed, bell) = (self.appender.clone(), self.bell.clone());
+            let ended = move |_| {
+                closed.last_close();
+                bell.ring();
+            };
+            self.appender.commit_tail(false, Box::new(ended));
         } else {
             self.appender.last_close();
         }

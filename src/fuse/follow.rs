@@ -2,17 +2,19 @@
 //!
 //! A read that finds nothing is parked, with its reply, until there is something. The kernel cannot call it back: fuser does not take its
 //! interrupts, and a reader whose read is never answered cannot even be killed. So one thread looks every [`TICK`] at what came,
-//! and at whether a signal waits for the reader, which is then told EINTR and acts on it.
+//! and at whether a signal waits for the reader, which is then told EINTR and acts on it. An append through the same mount rings a
+//! [`Bell`], and its records are there at once.
 
 use super::reply::{self, Fail, Failure};
 use crate::types::Patience;
 use crate::view::Reader;
 use fuser::{Errno, PollNotifier, ReplyData};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -106,10 +108,18 @@ pub(super) struct Waiters {
     shared: Arc<Shared>,
 }
 
+/// Tells those who wait that there are new records.
+#[derive(Clone, Debug)]
+pub(super) struct Bell {
+    shared: Arc<Shared>,
+}
+
 #[derive(Debug)]
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Whether somebody waits, so that an append takes no lock where nobody does.
+    anybody: AtomicBool,
     /// How long a read may be parked; `None` for ever.
     limit: Option<Duration>,
 }
@@ -119,6 +129,8 @@ struct Waiting {
     reads: Vec<Parked>,
     /// Who asked to be told, by handle.
     polls: HashMap<u64, (Arc<Follower>, PollNotifier)>,
+    /// Records came since the thread last looked.
+    news: bool,
     closed: bool,
 }
 
@@ -128,7 +140,12 @@ impl Waiters {
     /// # Errors
     /// Where no thread can be started.
     pub(super) fn new() -> io::Result<Waiters> {
-        let shared = Arc::new(Shared { waiting: Mutex::default(), changed: Condvar::new(), limit: request_limit() });
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+            anybody: AtomicBool::new(false),
+            limit: request_limit(),
+        });
         let this = Arc::clone(&shared);
         thread::Builder::new().name("offsetfs-follow".to_owned()).spawn(move || this.look_after())?;
         Ok(Waiters { shared })
@@ -141,14 +158,19 @@ impl Waiters {
             return reply.error(Errno::ENOTCONN);
         }
         waiting.reads.push(Parked { follower, size, thread, since: Instant::now(), reply });
-        drop(waiting);
-        self.shared.changed.notify_one();
+        self.shared.look(waiting);
     }
 
     /// Keeps a poll until there is something to read.
     pub(super) fn tell(&self, follower: Arc<Follower>, notifier: PollNotifier) {
-        self.shared.waiting.lock().polls.insert(follower.handle, (follower, notifier));
-        self.shared.changed.notify_one();
+        let mut waiting = self.shared.waiting.lock();
+        waiting.polls.insert(follower.handle, (follower, notifier));
+        self.shared.look(waiting);
+    }
+
+    /// What an append rings.
+    pub(super) fn bell(&self) -> Bell {
+        Bell { shared: Arc::clone(&self.shared) }
     }
 
     /// Nobody is told any more that this handle has something to read.
@@ -169,7 +191,24 @@ impl Drop for Waiters {
     }
 }
 
+impl Bell {
+    /// Records were stored. Costs a load where nobody waits.
+    pub(super) fn ring(&self) {
+        if self.shared.anybody.load(Ordering::SeqCst) {
+            self.shared.look(self.shared.waiting.lock());
+        }
+    }
+}
+
 impl Shared {
+    /// Lets the thread look (again) at those who wait.
+    fn look(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        waiting.news = true;
+        self.anybody.store(true, Ordering::SeqCst);
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
     fn look_after(&self) {
         let mut waiting = self.waiting.lock();
         loop {
@@ -177,9 +216,11 @@ impl Shared {
                 return waiting.reads.drain(..).for_each(|parked| parked.reply.fail(Errno::ENOTCONN));
             }
             if waiting.reads.is_empty() && waiting.polls.is_empty() {
+                self.anybody.store(false, Ordering::SeqCst);
                 self.changed.wait(&mut waiting);
                 continue;
             }
+            waiting.news = false;
             let reads = std::mem::take(&mut waiting.reads);
             let polls: Vec<Arc<Follower>> = waiting.polls.values().map(|(follower, _)| Arc::clone(follower)).collect();
             drop(waiting);
@@ -195,7 +236,7 @@ impl Shared {
                 }
             }
             waiting = self.waiting.lock();
-            if !waiting.closed {
+            if !waiting.closed && !waiting.news {
                 self.changed.wait_for(&mut waiting, TICK);
             }
         }

@@ -2,6 +2,8 @@
 
 use super::{fresh, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,15 +24,15 @@ fn judge(what: &str, mut times: Vec<Duration>) {
 }
 
 /// A process that waits in a read of `follow`: its wait channel or its state says so.
-fn is_waiting(child: &Child) -> bool {
-    let system_call = std::fs::read_to_string(format!("/proc/{}/syscall", child.id())).unwrap_or_default();
+fn is_waiting(pid: u32) -> bool {
+    let system_call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
     // The number of read(2) on x86-64 and on arm64.
     system_call.starts_with("0 0x3 ") || system_call.starts_with("63 0x3 ")
 }
 
 fn until_waiting(children: &[Child]) {
     let begin = Instant::now();
-    while !children.iter().all(is_waiting) {
+    while !children.iter().all(|child| is_waiting(child.id())) {
         assert!(begin.elapsed() < Duration::from_secs(20), "they do not come to read");
         thread::sleep(Duration::from_millis(5));
     }
@@ -68,27 +70,47 @@ pub(super) fn a_reader_of_follow_can_be_ended() {
     judge("timeout 1 cat follow", times);
 }
 
+fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// The process that reads `follow` under a shell: the shell itself after `exec`, or its child.
+fn reader_under(shell: u32) -> Option<u32> {
+    let is_reader = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with("follow\0"));
+    children(shell).into_iter().chain([shell]).find(is_reader)
+}
+
 pub(super) fn head_ends_with_its_line() {
     let (_folder, m) = fresh("tz=UTC");
+    let mut append = OpenOptions::new().append(true).open(m.at("append")).expect("append can be opened");
     for script in ["exec head -n 1 follow", "cat follow | head -n 1"] {
         let mut times = Vec::new();
         while times.len() < TRIES {
-            let mut heads: Vec<Child> = Vec::new();
-            for _ in 0..TOGETHER {
-                let mut head = Command::new("bash");
-                let head = head.args(["-c", script]).current_dir(m.at("")).stdout(Stdio::null());
-                heads.push(head.spawn().expect("bash can be started"));
-            }
-            // A record for the line, and one more for cat to meet the closed pipe; those who open late get the next ones.
+            let mut shell = Command::new("bash");
+            let mut shell = shell.args(["-c", script]).current_dir(m.at("")).stdout(Stdio::null()).spawn().expect("bash can be started");
             let begin = Instant::now();
-            let mut left = heads;
-            while !left.is_empty() {
-                m.sh("echo x > append");
-                let before = left.len();
-                left.retain_mut(|head| head.try_wait().expect("the child").is_none());
-                times.extend((left.len()..before).map(|_| begin.elapsed()));
-                assert!(begin.elapsed() < Duration::from_secs(30), "{script}");
+            let reader = loop {
+                assert!(begin.elapsed() < Duration::from_secs(20), "{script} does not come to read");
+                match reader_under(shell.id()) {
+                    Some(pid) if is_waiting(pid) => break pid,
+                    _ => thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            let mut say = || append.write_all(b"x\n").expect("a line is taken");
+            say();
+            let mut took = Duration::ZERO;
+            if reader != shell.id() {
+                // Under a pipe the line ends head; cat meets the closed pipe at its next one.
+                let begin = Instant::now();
+                while children(shell.id()).len() > 1 {
+                    assert!(begin.elapsed() < MOST, "{script}: head does not end");
+                    thread::sleep(Duration::from_millis(1));
+                }
+                took = begin.elapsed();
+                say();
             }
+            times.push(took.max(wait_for(script, &mut shell)));
         }
         judge(script, times);
     }
