@@ -151,11 +151,12 @@ pub struct TopicPartition {
 }
 
 impl TopicPartition {
-    /// Splits the name of a partition directory at its last hyphen, as Kafka does; `None` where that gives no topic and number.
+    /// Splits the name of a partition directory at its last hyphen, as Kafka does; `None` where that gives no topic and number. `.` and `..` are
+    /// no topics, to Kafka neither: no path could lead to one.
     pub fn from_directory_name(name: &str) -> Option<TopicPartition> {
         let (topic, number) = name.rsplit_once('-')?;
         let canonical = number == "0" || (!number.starts_with('0') && number.bytes().all(|b| b.is_ascii_digit()));
-        if topic.is_empty() || number.is_empty() || !canonical {
+        if matches!(topic, "" | "." | "..") || number.is_empty() || !canonical {
             return None;
         }
         Some(TopicPartition { topic: topic.to_owned(), partition: number.parse().ok()? })
@@ -177,7 +178,7 @@ mod tests {
         let of = |name| TopicPartition::from_directory_name(name).map(|t| (t.topic, t.partition));
         assert_eq!(of("a-b.c_d-7-0"), Some(("a-b.c_d-7".to_owned(), 0)));
         assert_eq!(of("t-12"), Some(("t".to_owned(), 12)));
-        for none in ["t", "-0", "t-", "t-01", "t-x", "t-+1", "t--1x", "t-99999999999"] {
+        for none in [".-0", "..-1", "t", "-0", "t-", "t-01", "t-x", "t-+1", "t--1x", "t-99999999999"] {
             assert_eq!(of(none), None, "{none}");
         }
     }

@@ -129,11 +129,12 @@ impl DataDir {
                     continue;
                 }
                 (Kind::Directory, Some(name)) => match TopicPartition::from_directory_name(name) {
-                    Some(partition) => {
+                    // The tree's own names begin so, and no topic's does.
+                    Some(partition) if !partition.topic.starts_with('+') => {
                         contents.topics.entry(partition.topic).or_default().insert(partition.partition);
                         continue;
                     }
-                    None => format!("{name}: a folder that is named like no partition; it is left out"),
+                    _ => format!("{name}: a folder that is named like no partition; it is left out"),
                 },
                 (_, name) => format!("{}: neither a folder nor a plain file; it is left out", name.unwrap_or("a name that is no text")),
             };

@@ -197,7 +197,7 @@ impl Forest {
         match dir {
             Node::Root => {
                 names.extend(contents.topics.keys().map(|t| (t.clone(), FileKind::Directory)));
-                if !contents.apart.is_empty() {
+                if !contents.apart.is_empty() && !contents.topics.contains_key(".other") {
                     names.push((".other".to_owned(), FileKind::Directory));
                 }
                 names.push(("+files".to_owned(), FileKind::Directory));
