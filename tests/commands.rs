@@ -3,6 +3,7 @@
 mod common;
 
 use common::encode::{Batch, indexes};
+use common::fixtures::fixtures;
 use common::partition::PartitionDir;
 use std::ffi::OsStr;
 use std::fs;
@@ -105,6 +106,39 @@ fn pretty_spreads_envelopes_out_without_colours_in_a_pipe() {
         "{pretty}"
     );
     assert_eq!(printed(&["cat", "--pretty", path, "by-offset/10..12"]), "v10\nv11\n");
+}
+
+#[test]
+fn a_data_directory_lists_no_name_twice_and_none_that_no_path_leads_to() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["+files-0", "+errors-3", ".-0", "..-1", ".other-0", "demo-0", "demo-1.0123-delete"] {
+        fs::rename(with_a_gap().path(), folder.path().join(name)).expect("a partition");
+    }
+    let path = folder.path().to_str().expect("a plain path");
+    assert_eq!(printed(&["ls", path]), ".other\ndemo\n+files\nerrors\nstatus\nstatus.json\nmetrics\nREADME\n");
+    let errors = printed(&["cat", path, "errors"]);
+    for name in ["+files-0", "+errors-3", ".-0", "..-1"] {
+        assert!(errors.contains(&format!("{name}: a folder that is named like no partition")), "{name}: {errors}");
+    }
+}
+
+#[test]
+fn a_recovery_that_drops_damage_leaves_nothing_for_another_one() {
+    let copy = PartitionDir::copy_of(&fixtures().join("data/txn-0"));
+    let path = copy.path().to_str().expect("a plain path");
+    for name in copy.names().iter().filter(|name| name.ends_with(".txnindex")) {
+        fs::remove_file(copy.path().join(name)).expect("an index goes");
+    }
+    let first = copy.names().into_iter().find(|name| name.ends_with(".log")).expect("a segment");
+    let mut bytes = fs::read(copy.path().join(&first)).expect("the segment");
+    bytes[80] ^= 1;
+    copy.file(&first, &bytes);
+    let done = printed(&["recover", "--drop-damaged", path]);
+    assert!(done.contains("damaged") && done.contains(".txnindex anew"), "{done}");
+    assert_eq!(printed(&["recover", "--drop-damaged", path]), "txn-0: nothing to do\n");
+    let check = program().args(["check", path]).output().expect("offsetfs can be started");
+    let report = String::from_utf8_lossy(&check.stdout);
+    assert!(!report.contains(".txnindex"), "{report}");
 }
 
 #[test]

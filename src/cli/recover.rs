@@ -53,17 +53,33 @@ pub(super) fn run(args: &RecoverArgs) -> Outcome {
             Access::ReadOnly(reason) => return Err(Failure::new(Exit::No, reason)),
         };
         repair::settle(&*target.dir, target.parent.as_ref(), &target.name)?;
-        let plan = plan(&target, &options)?;
-        print(&target, &plan, "will ")?;
-        let mut done = 0;
-        let applied = repair::apply(&*target.dir, &plan, &options, &mut |_| done += 1);
+        let repaired = repair(&target, &options);
         locks.release_broker();
-        applied?;
-        if done > 0 {
+        if repaired? > 0 {
             output(writeln!(io::stdout(), "{}: done", target.name))?;
         }
     }
     Ok(Exit::Done)
+}
+
+/// What is left behind a repair is looked at anew; more often than this it is not.
+const ROUNDS_MOST: usize = 16;
+
+/// Plans and carries out until nothing is left to do; returns the number of steps. Markers behind damage are in doubt until it is out, and bytes
+/// before a torn tail may be one, too, once that is cut.
+fn repair(target: &Target, options: &Options) -> Result<usize, Failure> {
+    let mut done = 0;
+    for round in 0..ROUNDS_MOST {
+        let plan = plan(target, options)?;
+        if round == 0 || !plan.is_empty() {
+            print(target, &plan, "will ")?;
+        }
+        if plan.is_empty() {
+            break;
+        }
+        repair::apply(&*target.dir, &plan, options, &mut |_| done += 1)?;
+    }
+    Ok(done)
 }
 
 fn plan(target: &Target, options: &Options) -> Result<Plan, Failure> {
