@@ -286,7 +286,7 @@ impl IndexRule {
         } else {
             None
         };
-        self.bytes_since_entry += size;
+        self.bytes_since_entry = self.bytes_since_entry.saturating_add(size);
         due
     }
 
@@ -325,6 +325,9 @@ mod tests {
         assert_eq!(due(&mut rule, 2, 101, 50), Some((2, 101)), "one byte more is");
         assert_eq!(due(&mut rule, 3, 151, 51), None);
         assert_eq!(due(&mut rule, 4, 202, 10), Some((4, 202)));
+        let mut rule = IndexRule::new(offset(0), u64::MAX);
+        rule.make_due();
+        assert_eq!(due(&mut rule, 0, 0, 100), None, "no interval is exceeded where there is none");
         let mut rule = IndexRule::new(offset(0), 0);
         assert_eq!(due(&mut rule, 0, 0, 10), None, "not even with interval 0");
         assert_eq!(due(&mut rule, 1, 10, 10), Some((1, 10)));
