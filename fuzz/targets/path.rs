@@ -1,0 +1,3 @@
+#![no_main]
+
+offsetfs_fuzz::target!(path);
