@@ -7,8 +7,8 @@
 
 use super::IndexMap;
 use super::guard::{Registration, page_size};
+use super::sync::Mutex;
 use memmap2::{MmapOptions, MmapRaw};
-use parking_lot::Mutex;
 use std::fmt;
 use std::fs;
 use std::io;

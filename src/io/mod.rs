@@ -9,6 +9,7 @@ pub mod mmap;
 pub mod os;
 pub mod process;
 pub mod sim;
+pub(crate) mod sync;
 
 use crate::types::TimestampMs;
 use std::ffi::{OsStr, OsString};

@@ -21,10 +21,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use super::sync::Mutex;
 use super::{Clock, Directory, FileSystem};
 use crate::types::TimestampMs;
 use handles::SimDirectory;
-use parking_lot::Mutex;
 use state::State;
 use std::ffi::OsStr;
 use std::io;

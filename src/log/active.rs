@@ -5,6 +5,7 @@
 //! is trimmed only after the `.log` was synced.
 
 use crate::error::{Error, Result};
+use crate::io::sync::atomic::{AtomicU64, Ordering};
 use crate::io::{Directory, File, IndexMap, Open};
 use crate::log::batch::{BatchHeader, Step};
 use crate::log::config::LogConfig;
@@ -20,7 +21,6 @@ use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Room for entries is made in steps of so many bytes.
 const ALLOCATION_STEP: u64 = 64 << 10;

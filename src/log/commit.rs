@@ -6,15 +6,15 @@
 
 use crate::error::{Error, Result};
 use crate::io::File;
+use crate::io::sync::thread::JoinHandle;
+use crate::io::sync::{Condvar, Mutex, mpsc, thread};
 use crate::log::partition::Partition;
 use crate::log::prepare::Prepared;
 use crate::log::writer::{Sealing, Writer};
 use crate::types::Offset;
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What an append got.
@@ -34,6 +34,13 @@ pub type Before = Box<dyn FnOnce() -> Result<()> + Send>;
 
 struct Job {
     prepared: Prepared,
+    durable: bool,
+    done: Done<Appended>,
+}
+
+/// A request that is in the log, and was not answered yet.
+struct Stored {
+    appended: Appended,
     durable: bool,
     done: Done<Appended>,
 }
@@ -113,7 +120,7 @@ impl Committer {
         let mut threads = Vec::new();
         for (name, run) in [("committer", Shared::run_committer as fn(&Shared)), ("syncer", Shared::run_syncer)] {
             let shared = shared.clone();
-            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
+            let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
             threads.push(thread.map_err(|e| Error::io("start", name, e))?);
         }
         Ok(Committer { shared, threads: Mutex::new(threads) })
@@ -143,7 +150,7 @@ impl Committer {
     /// # Errors
     /// As [`Writer::append`].
     pub fn append_and_wait(&self, prepared: Prepared, durable: bool) -> Result<Appended> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         self.append(
             prepared,
             durable,
@@ -178,7 +185,7 @@ impl Committer {
     pub fn roll(&self) -> Result<bool> {
         let Some(mut writer) = self.shared.take_writer()? else { return Ok(false) };
         let rolled = writer.roll_now();
-        self.shared.put_writer(writer, 0);
+        self.shared.put_writer(writer, Vec::new());
         rolled
     }
 
@@ -207,18 +214,34 @@ impl Committer {
             // A thread that panicked has left its state poisoned or busy; closing goes on without it.
             let _ = thread.join();
         }
-        let mut state = self.shared.state.lock();
-        let poisoned = state.poisoned.clone();
-        match state.writer.take() {
+        let (writer, poisoned) = {
+            let mut state = self.shared.state.lock();
+            (state.writer.take(), state.poisoned.clone())
+        };
+        let closed = match writer {
             Some(mut writer) => {
-                drop(state);
                 if let Some(reason) = poisoned {
                     writer.poison(reason);
                 }
                 writer.close()
             }
             None => Ok(()),
+        };
+        // Who asked for an fsync when the syncer had ended is answered by the close, and so is everybody who asks later.
+        let late = {
+            let mut state = self.shared.state.lock();
+            match &closed {
+                Ok(()) => state.unsynced = None,
+                Err(error) => {
+                    state.poisoned.get_or_insert(error.to_string());
+                }
+            }
+            std::mem::take(&mut state.syncs)
+        };
+        for done in late {
+            done(closed.as_ref().copied().map_err(again));
         }
+        closed
     }
 }
 
@@ -290,24 +313,19 @@ impl Shared {
             answers.push((job.durable, job.done));
         }
         let (whole, stopped) = writer.append(&mut prepared);
-        let records: u64 = prepared.iter().take(whole).map(|p| p.records).sum();
-        let flush = self.put_writer(writer, records);
-        let mut stopped = stopped;
-        for (i, ((durable, done), prepared)) in answers.into_iter().zip(prepared).enumerate() {
-            if i >= whole {
-                let error = stopped.take().unwrap_or(Error::Closed);
-                stopped = Some(again(&error));
-                done(Err(error));
-                continue;
-            }
+        let refused = answers.split_off(whole.min(answers.len()));
+        let stored = answers.into_iter().zip(prepared).map(|((durable, done), prepared)| {
             let appended = Appended { first: prepared.first_offset.unwrap_or_default(), records: prepared.records };
-            if durable || flush {
-                let mut state = self.state.lock();
-                state.syncs.push(Box::new(move |result| done(result.map(|()| appended))));
-                self.sync.notify_one();
-            } else {
-                done(Ok(appended));
-            }
+            Stored { appended, durable, done }
+        });
+        for Stored { appended, done, .. } in self.put_writer(writer, stored.collect()) {
+            done(Ok(appended));
+        }
+        let mut stopped = stopped;
+        for (_, done) in refused {
+            let error = stopped.take().unwrap_or(Error::Closed);
+            stopped = Some(again(&error));
+            done(Err(error));
         }
     }
 
@@ -336,8 +354,10 @@ impl Shared {
         Ok(state.writer.take())
     }
 
-    /// Gives the writer back after `records` were appended; whether `flush.messages` asks for an fsync now.
-    fn put_writer(&self, mut writer: Writer, records: u64) -> bool {
+    /// Gives the writer back after requests were stored. Those that must wait for an fsync, be it that `flush.messages` asks for one now, are handed
+    /// to the syncer while the writer still counts as taken: a syncer that ends leaves nobody behind. Returns the others.
+    fn put_writer(&self, mut writer: Writer, stored: Vec<Stored>) -> Vec<Stored> {
+        let records: u64 = stored.iter().map(|s| s.appended.records).sum();
         let rolled = writer.take_rolled();
         let log = writer.active_log();
         let mut state = self.state.lock();
@@ -356,12 +376,17 @@ impl Shared {
             state.unsynced_since.get_or_insert_with(Instant::now);
         }
         let flush = state.unsynced_records >= self.partition.config().flush_messages;
-        if sealed || self.flush_interval().is_some() {
+        let (waiting, answered): (Vec<_>, Vec<_>) = stored.into_iter().partition(|s| s.durable || flush);
+        let waits = !waiting.is_empty();
+        for Stored { appended, done, .. } in waiting {
+            state.syncs.push(Box::new(move |result| done(result.map(|()| appended))));
+        }
+        if waits || sealed || self.flush_interval().is_some() {
             self.sync.notify_one();
         }
         drop(state);
         self.release(Some(writer));
-        flush
+        answered
     }
 
     fn release(&self, writer: Option<Writer>) {

@@ -1,8 +1,8 @@
 //! Decompressed batches, kept for neighbouring look-ups; bounded by bytes, the least recently used go first.
 
+use crate::io::sync::Mutex;
 use crate::log::verified::Instance;
 use lru::LruCache;
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// How many decoded bytes are kept; one larger batch is kept alone.

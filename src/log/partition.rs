@@ -4,6 +4,8 @@
 //! `seek`, walking over batches in `walk`, times in `times`, transactions in `transactions`; the single writer is `writer`.
 
 use crate::error::{Error, Result};
+use crate::io::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use crate::io::sync::{ArcSwap, Mutex};
 use crate::io::{Clock, Directory};
 use crate::log::batch::{BatchHeader, Step, verify_crc};
 use crate::log::checkpoint;
@@ -16,11 +18,8 @@ use crate::log::scan::{Scan, Scope, Tail, scan};
 use crate::log::segment::{OpenSegment, OpenSegments, Role, Segment};
 use crate::log::transactions::Transactions;
 use crate::types::{Offset, Patience, Position, TimestampMs, TopicPartition};
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A directory whose lock we do not hold is looked at again when this has passed since the last look.

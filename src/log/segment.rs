@@ -3,18 +3,18 @@
 //! Nothing here searches; `seek` does. Nothing here writes; the writer publishes new ends through [`Segment::publish`].
 
 use crate::error::{Error, Result};
+use crate::io::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use crate::io::sync::{ArcSwapOption, Mutex};
 use crate::io::{Directory, Map, Metadata, Open, read_up_to};
 use crate::log::index::{used_offset_bytes, used_time_bytes};
 use crate::log::names;
 use crate::log::scan::Scan;
 use crate::log::verified::Instance;
 use crate::types::{Offset, TimestampMs};
-use arc_swap::{ArcSwapOption, Guard};
-use parking_lot::Mutex;
+use arc_swap::Guard;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The greatest length of a `.log` file that positions can name, in bytes.

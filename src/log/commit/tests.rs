@@ -112,6 +112,24 @@ fn a_failed_sync_answers_all_that_wait_and_ends_appending() {
 }
 
 #[test]
+fn a_sync_behind_a_close_is_answered_by_the_close() {
+    for fails in [false, true] {
+        let disk = disk();
+        let partition = partition(&disk, LogConfig::default());
+        let committer = Committer::new(partition.clone(), None).expect("threads");
+        committer.append_and_wait(request(&partition, &["unsynced".to_owned()]), false).expect("an append");
+        if fails {
+            disk.fail_at(1, Fault::Io);
+        }
+        assert_eq!(committer.close().is_err(), fails);
+        let (sender, receiver) = mpsc::channel();
+        committer.sync(Box::new(move |result| sender.send(result).expect("somebody waits")));
+        let answer = receiver.recv_timeout(Duration::from_secs(60)).expect("an answer");
+        assert_eq!(matches!(answer, Err(Error::Poisoned { .. })), fails, "{answer:?}");
+    }
+}
+
+#[test]
 fn an_opening_that_fails_is_tried_again_by_the_next_append() {
     let disk = disk();
     let partition = partition(&disk, LogConfig::default());
