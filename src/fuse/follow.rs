@@ -6,16 +6,16 @@
 //! [`Bell`], and its records are there at once.
 
 use super::reply::{self, Fail, Failure};
+use crate::io::sync::atomic::{AtomicBool, Ordering};
+use crate::io::sync::{Condvar, Mutex, MutexGuard, thread};
 use crate::types::Patience;
 use crate::view::Reader;
 use fuser::{Errno, PollNotifier, ReplyData};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often parked reads are looked at. A reader notices a signal that much later.
@@ -91,32 +91,56 @@ impl Follower {
     }
 }
 
+/// What a read is answered through.
+pub(super) trait Answer: Fail + fmt::Debug {
+    /// Sends bytes.
+    fn bytes(self, bytes: &[u8]);
+    /// Sends an error on another thread than the request's, where nothing is to be noted of the request at hand.
+    fn late(self, errno: Errno);
+}
+
+impl Answer for ReplyData {
+    fn bytes(self, bytes: &[u8]) {
+        self.data(bytes);
+    }
+
+    fn late(self, errno: Errno) {
+        self.error(errno);
+    }
+}
+
 /// A read that waits.
 #[derive(Debug)]
-struct Parked {
+struct Parked<A> {
     follower: Arc<Follower>,
     size: usize,
     /// The thread that reads, in this process's pid namespace; 0 for one outside of it.
     thread: u32,
     since: Instant,
-    reply: ReplyData,
+    reply: A,
 }
 
 /// Everybody who waits, and the thread that looks after them. Dropping it answers all.
 #[derive(Debug)]
-pub(super) struct Waiters {
-    shared: Arc<Shared>,
+pub(super) struct Waiters<A: Answer = ReplyData> {
+    shared: Arc<Shared<A>>,
 }
 
 /// Tells those who wait that there are new records.
-#[derive(Clone, Debug)]
-pub(super) struct Bell {
-    shared: Arc<Shared>,
+#[derive(Debug)]
+pub(super) struct Bell<A = ReplyData> {
+    shared: Arc<Shared<A>>,
+}
+
+impl<A> Clone for Bell<A> {
+    fn clone(&self) -> Bell<A> {
+        Bell { shared: Arc::clone(&self.shared) }
+    }
 }
 
 #[derive(Debug)]
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct Shared<A> {
+    waiting: Mutex<Waiting<A>>,
     changed: Condvar,
     /// Whether somebody waits, so that an append takes no lock where nobody does.
     anybody: AtomicBool,
@@ -124,9 +148,9 @@ struct Shared {
     limit: Option<Duration>,
 }
 
-#[derive(Debug, Default)]
-struct Waiting {
-    reads: Vec<Parked>,
+#[derive(Debug)]
+struct Waiting<A> {
+    reads: Vec<Parked<A>>,
     /// Who asked to be told, by handle.
     polls: HashMap<u64, (Arc<Follower>, PollNotifier)>,
     /// Records came since the thread last looked.
@@ -134,14 +158,14 @@ struct Waiting {
     closed: bool,
 }
 
-impl Waiters {
+impl<A: Answer> Waiters<A> {
     /// Nobody waits yet.
     ///
     /// # Errors
     /// Where no thread can be started.
-    pub(super) fn new() -> io::Result<Waiters> {
+    pub(super) fn new() -> io::Result<Waiters<A>> {
         let shared = Arc::new(Shared {
-            waiting: Mutex::default(),
+            waiting: Mutex::new(Waiting { reads: Vec::new(), polls: HashMap::new(), news: false, closed: false }),
             changed: Condvar::new(),
             anybody: AtomicBool::new(false),
             limit: request_limit(),
@@ -152,10 +176,10 @@ impl Waiters {
     }
 
     /// Keeps a read until there is something for it. `thread` is the reader's.
-    pub(super) fn park(&self, follower: Arc<Follower>, size: usize, thread: u32, reply: ReplyData) {
+    pub(super) fn park(&self, follower: Arc<Follower>, size: usize, thread: u32, reply: A) {
         let mut waiting = self.shared.waiting.lock();
         if waiting.closed {
-            return reply.error(Errno::ENOTCONN);
+            return reply.late(Errno::ENOTCONN);
         }
         waiting.reads.push(Parked { follower, size, thread, since: Instant::now(), reply });
         self.shared.look(waiting);
@@ -169,7 +193,7 @@ impl Waiters {
     }
 
     /// What an append rings.
-    pub(super) fn bell(&self) -> Bell {
+    pub(super) fn bell(&self) -> Bell<A> {
         Bell { shared: Arc::clone(&self.shared) }
     }
 
@@ -185,13 +209,13 @@ impl Waiters {
     }
 }
 
-impl Drop for Waiters {
+impl<A: Answer> Drop for Waiters<A> {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Bell {
+impl<A: Answer> Bell<A> {
     /// Records were stored. Costs a load where nobody waits.
     pub(super) fn ring(&self) {
         if self.shared.anybody.load(Ordering::SeqCst) {
@@ -200,9 +224,9 @@ impl Bell {
     }
 }
 
-impl Shared {
+impl<A: Answer> Shared<A> {
     /// Lets the thread look (again) at those who wait.
-    fn look(&self, mut waiting: MutexGuard<'_, Waiting>) {
+    fn look(&self, mut waiting: MutexGuard<'_, Waiting<A>>) {
         waiting.news = true;
         self.anybody.store(true, Ordering::SeqCst);
         drop(waiting);
@@ -224,7 +248,7 @@ impl Shared {
             let reads = std::mem::take(&mut waiting.reads);
             let polls: Vec<Arc<Follower>> = waiting.polls.values().map(|(follower, _)| Arc::clone(follower)).collect();
             drop(waiting);
-            let left: Vec<Parked> = reads.into_iter().filter_map(|parked| self.try_read(parked)).collect();
+            let left: Vec<Parked<A>> = reads.into_iter().filter_map(|parked| self.try_read(parked)).collect();
             let ready: Vec<u64> = polls.iter().filter(|f| f.is_ready(Patience::MayBlock)).map(|f| f.handle).collect();
             waiting = self.waiting.lock();
             waiting.reads.extend(left);
@@ -243,7 +267,7 @@ impl Shared {
     }
 
     /// Answers a read if there is an answer now.
-    fn try_read(&self, parked: Parked) -> Option<Parked> {
+    fn try_read(&self, parked: Parked<A>) -> Option<Parked<A>> {
         reply::with_buffer(parked.size, |buffer| {
             match parked.follower.read(buffer, Patience::MayBlock) {
                 Ok(0) | Err(Failure::WouldBlock) => {
@@ -251,10 +275,10 @@ impl Shared {
                     if limit.is_none_or(|limit| parked.since.elapsed() < limit) && !is_interrupted(parked.thread) {
                         return Some(parked);
                     }
-                    parked.reply.error(Errno::EINTR);
+                    parked.reply.late(Errno::EINTR);
                 }
-                Ok(n) => parked.reply.data(buffer.get(..n).unwrap_or_default()),
-                Err(Failure::Errno(errno)) => parked.reply.error(errno),
+                Ok(n) => parked.reply.bytes(buffer.get(..n).unwrap_or_default()),
+                Err(Failure::Errno(errno)) => parked.reply.late(errno),
             }
             None
         })
@@ -285,6 +309,9 @@ fn has_signal(status: &str) -> bool {
     let caught = set("SigCgt:");
     (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") & !set("SigIgn:") & !(STOPS & !caught) != 0
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use shuttle::sync::atomic::{AtomicBool, Ordering};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A lock.
 pub(crate) struct Mutex<T> {
@@ -86,6 +86,11 @@ impl Condvar {
 
     /// Time stands still here: who waits is told, or waits for ever.
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _deadline: Instant) {
+        self.wait(guard);
+    }
+
+    /// As [`Condvar::wait_until`].
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _most: Duration) {
         self.wait(guard);
     }
 }
