@@ -195,8 +195,10 @@ fn p22_decoded_segments_can_be_followed() {
 fn p23_a_follower_waits_for_what_comes() {
     let (_folder, m) = fresh("tz=UTC");
     m.sh("echo old > append");
-    let mut follow = Command::new("cat");
-    let mut follow = follow.arg(m.at("follow")).stdout(Stdio::piped()).spawn().expect("cat can be started");
+    // A shell that starts the tests in its background lets them, and whom they start, ignore Ctrl-C.
+    let mut follow = Command::new("env");
+    let mut follow =
+        follow.args(["--default-signal=INT", "cat"]).arg(m.at("follow")).stdout(Stdio::piped()).spawn().expect("cat can be started");
     let opened = |id: u32| {
         let descriptors = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
         descriptors.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|path| path.ends_with("follow"))
