@@ -3,8 +3,8 @@
 use crate::log::config::{LogConfig, SETTINGS};
 use crate::source::Control;
 use crate::source::access::Wish;
-use crate::view;
 use crate::view::time::Zone;
+use crate::view::{self, Keyed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -39,8 +39,22 @@ const ACCEPTED: &[&str] = &[
     "nonempty",
 ];
 /// Options of the mount, for the search of the nearest name.
-const OWN: &[&str] =
-    &["ro", "rw", "allow_other", "uid", "gid", "umask", "tz", "log", "passthrough", "threads", "take-over", "control", "list-follow"];
+const OWN: &[&str] = &[
+    "ro",
+    "rw",
+    "allow_other",
+    "uid",
+    "gid",
+    "umask",
+    "tz",
+    "log",
+    "passthrough",
+    "threads",
+    "take-over",
+    "control",
+    "list-follow",
+    "by-key",
+];
 
 /// What `-o` said.
 #[derive(Clone, Debug)]
@@ -69,6 +83,8 @@ pub(super) struct Options {
     pub control: Control,
     /// Whether `follow` is listed.
     pub list_follow: bool,
+    /// Whether there is a `by-key/`.
+    pub keyed: Keyed,
     /// The names that were given.
     pub given: BTreeSet<String>,
 }
@@ -88,6 +104,7 @@ impl Default for Options {
             threads: 2,
             control: Control::Hide,
             list_follow: false,
+            keyed: Keyed::default(),
             given: BTreeSet::new(),
         }
     }
@@ -122,6 +139,7 @@ impl Options {
             "passthrough" => self.passthrough = on_off(name, needs()?)?,
             "control" => self.control = control(needs()?)?,
             "list-follow" => self.list_follow = true,
+            "by-key" => self.keyed = keyed(needs()?)?,
             "threads" => self.threads = number::<usize>(name, needs()?, 10)?.clamp(1, 16),
             _ if name.starts_with("x-") || ACCEPTED.contains(&name) => {}
             _ => match value.map(|v| self.config.set(name, v)) {
@@ -145,6 +163,7 @@ impl Options {
             ("tz", self.zone.name().to_owned()),
             ("control", if self.control == Control::Show { "show" } else { "hide" }.to_owned()),
             ("list-follow", on_off(self.list_follow)),
+            ("by-key", keyed_word(self.keyed).to_owned()),
             ("allow_other", on_off(self.allow_other)),
             ("uid", number(self.uid)),
             ("gid", number(self.gid)),
@@ -156,6 +175,7 @@ impl Options {
             zone: self.zone.clone(),
             control: self.control,
             list_follow: self.list_follow,
+            keyed: self.keyed,
             settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
             given: self.given.clone(),
         }
@@ -189,6 +209,22 @@ fn control(text: &str) -> Result<Control, String> {
         "show" => Ok(Control::Show),
         "hide" => Ok(Control::Hide),
         _ => Err(format!("-o control={text}: it takes show or hide")),
+    }
+}
+
+fn keyed(text: &str) -> Result<Keyed, String> {
+    match text {
+        "ro" => Ok(Keyed::ReadOnly),
+        "rw" => Ok(Keyed::Writable),
+        _ => Err(format!("-o by-key={text}: it takes ro or rw")),
+    }
+}
+
+fn keyed_word(keyed: Keyed) -> &'static str {
+    match keyed {
+        Keyed::Compacted => "ro where cleanup.policy has compact",
+        Keyed::ReadOnly => "ro",
+        Keyed::Writable => "rw",
     }
 }
 

@@ -169,7 +169,7 @@ enum Bytes {
 fn copy(tree: &Tree, place: &Place, out: &mut impl Write) -> Result<(), Failure> {
     let bytes = match &place.node {
         Node::Record(..) => Bytes::Record,
-        Node::Range(_) | Node::Text(_) | Node::Decoded(..) | Node::Merged(_) => Bytes::Reader(tree.open(place, MayBlock)?),
+        Node::Range(_) | Node::Text(_) | Node::Decoded(..) | Node::Merged(_) | Node::Key(..) => Bytes::Reader(tree.open(place, MayBlock)?),
         Node::SegmentFile(_) => Bytes::File(tree.file(place)?),
         Node::Append(_) | Node::Ctl => return Ok(()),
         Node::Follow(_) => return Err(Failure::new(Exit::No, "it has no end; tail -f follows a log")),
@@ -215,8 +215,8 @@ pub(super) fn stat(args: &SourceArgs, path: Option<&OsStr>) -> Outcome {
     ];
     match &place.node {
         Node::Link(target) => lines.push(("target", target.clone())),
-        Node::Record(offset, _) => {
-            lines.push(("offset", offset.to_string()));
+        Node::Record(..) | Node::Key(..) => {
+            lines.extend(tree.offset_of(&place, MayBlock)?.map(|offset| ("offset", offset.to_string())));
             if let Some((file, position)) = tree.stored_at(&place, MayBlock)? {
                 lines.push(("segment file", file));
                 lines.push(("position", position.to_string()));

@@ -6,16 +6,17 @@
 use super::append::{Appends, Lookup};
 use super::follow::{Follower, Waiters};
 use super::inode::{self, Inodes};
+use super::keys::{KeyHandle, KeyHandles};
 use super::measure::{self, Measured, Ticket};
 use super::pool::Pool;
 use super::reply::{self, Fail, Failure, Ownership, errno};
 use super::segments::OpenFiles;
 use super::{Answered, GENERATION};
 use crate::types::Patience;
-use crate::view::{ErrorKind, FileKind, Lifetime, Node, Place, Reader, Request, RequestCounters, Tree};
+use crate::view::{Draft, Error, ErrorKind, FileKind, Lifetime, Node, Opening, Place, Reader, Request, RequestCounters, Tree};
 use fuser::{
-    Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -46,6 +47,7 @@ pub(super) struct Answers {
     inodes: Inodes,
     appends: Appends,
     files: OpenFiles,
+    keys: KeyHandles,
     /// Open ranges and texts, by handle.
     readers: RwLock<HashMap<u64, Arc<Reader>>>,
     /// Open `follow` files, by handle.
@@ -70,6 +72,21 @@ pub(super) struct Read {
     pub(super) flags: OpenFlags,
     /// The thread that reads; 0 for one outside of this process's pid namespace.
     pub(super) thread: u32,
+}
+
+/// A write request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write {
+    /// The inode's number.
+    pub(super) number: u64,
+    /// The handle of an open key.
+    pub(super) handle: u64,
+    /// The position in bytes.
+    pub(super) at: u64,
+    /// Whether it is to be on the disk when it is answered.
+    pub(super) durable: bool,
+    /// What the handle was opened with.
+    pub(super) flags: OpenFlags,
 }
 
 /// Adds an entry to a listing: its partition, name, kind, node where that is known, and the cursor behind it; says whether the reply is full.
@@ -113,6 +130,7 @@ impl Answers {
             inodes: Inodes::new(),
             appends: Appends::new(waiters.bell()),
             files: OpenFiles::new(passthrough),
+            keys: KeyHandles::default(),
             readers: RwLock::default(),
             followers: RwLock::default(),
             waiters,
@@ -161,10 +179,14 @@ impl Answers {
         self.inodes.forget(number, lookups);
     }
 
-    pub(super) fn attributes(&self, number: u64, patience: Patience, reply: ReplyAttr) -> Answered<ReplyAttr> {
+    pub(super) fn attributes(&self, number: u64, handle: Option<u64>, patience: Patience, reply: ReplyAttr) -> Answered<ReplyAttr> {
         let find = || -> Result<_, Failure> {
             let place = self.place(number)?;
-            let attr = self.tree.attr(&place, patience)?;
+            let mut attr = self.tree.attr(&place, patience)?;
+            if let Some(key) = handle.and_then(|handle| self.keys.get(handle)) {
+                // Who writes a key sees what it has written.
+                attr.size = key.draft.size();
+            }
             Ok((place, attr))
         };
         settle(find(), patience, reply, |reply, (place, attr)| {
@@ -172,15 +194,44 @@ impl Answers {
         })
     }
 
-    /// Truncation and times of a file that is written to are accepted and change nothing; all else is refused.
-    pub(super) fn set_attributes(&self, number: u64, changes_owner_or_mode: bool, reply: ReplyAttr) {
-        match self.place(number).map(|place| place.node) {
-            Ok(Node::Append(_) | Node::Ctl) if !changes_owner_or_mode => {
+    /// Truncation and times of an append file are accepted and change nothing, and so are owner, mode and times of a key and of by-key, which
+    /// programs set that copy or replace files; all else is refused.
+    pub(super) fn set_attributes(
+        this: &Arc<Answers>,
+        number: u64,
+        changes_owner_or_mode: bool,
+        size: Option<u64>,
+        handle: Option<u64>,
+        reply: ReplyAttr,
+    ) {
+        let place = match this.place(number) {
+            Ok(place) => place,
+            Err(_) => return reply.fail(Errno::ESTALE),
+        };
+        match place.node {
+            Node::Append(_) | Node::Ctl if !changes_owner_or_mode => {
                 // The attributes of these files are known without waiting.
-                let _ = self.attributes(number, Patience::MayBlock, reply);
+                let _ = this.attributes(number, None, Patience::MayBlock, reply);
             }
-            Ok(_) => reply.fail(Errno::EPERM),
-            Err(_) => reply.fail(Errno::ESTALE),
+            Node::Key(..) | Node::ByKey => Answers::in_pool(this, Request::Setattr, move |answers| {
+                match answers.set_key_attributes(&place, size, handle) {
+                    // Whoever may wait does not get the reply back.
+                    Ok(()) => drop(answers.attributes(number, handle, Patience::MayBlock, reply)),
+                    Err(error) => reply.fail(errno(error.kind())),
+                }
+            }),
+            _ => reply.fail(Errno::EPERM),
+        }
+    }
+
+    fn set_key_attributes(&self, place: &Place, size: Option<u64>, handle: Option<u64>) -> Result<(), Error> {
+        match (size, handle.and_then(|handle| self.keys.get(handle))) {
+            (Some(len), Some(key)) => key.draft.set_len(len),
+            (Some(len), None) => {
+                let draft = self.tree.draft(place, Opening::default())?;
+                draft.set_len(len).and_then(|()| draft.commit(false))
+            }
+            (None, _) => self.tree.keys_writable(place),
         }
     }
 
@@ -192,12 +243,14 @@ impl Answers {
         }
     }
 
-    pub(super) fn open(this: &Arc<Answers>, number: u64, mode: OpenAccMode, reply: ReplyOpen) {
+    pub(super) fn open(this: &Arc<Answers>, number: u64, flags: OpenFlags, reply: ReplyOpen) {
+        let mode = flags.acc_mode();
         let place = match this.place(number) {
             Ok(place) => place,
             Err(_) => return reply.fail(Errno::ESTALE),
         };
-        if mode != OpenAccMode::O_RDONLY && !matches!(place.node, Node::Append(_) | Node::Ctl) {
+        let writes = mode != OpenAccMode::O_RDONLY || flags.0 & libc::O_TRUNC != 0;
+        if writes && !matches!(place.node, Node::Append(_) | Node::Ctl | Node::Key(..)) {
             // Whom the permission bits do not stop, root, is stopped here.
             return reply.fail(Errno::EPERM);
         }
@@ -228,7 +281,14 @@ impl Answers {
                 }
             }
             Node::Ctl => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH),
-            Node::Range(_) | Node::Decoded(..) | Node::Follow(_) | Node::Text(_) | Node::Merged(_) => {
+            Node::Key(..) if writes => Answers::in_pool(this, Request::Open, move |answers| {
+                let opening = Opening { truncate: flags.0 & libc::O_TRUNC != 0, ..Opening::default() };
+                match answers.tree.draft(&place, opening) {
+                    Ok(draft) => reply.opened(answers.keep_draft(number, draft, flags.0), FopenFlags::FOPEN_DIRECT_IO),
+                    Err(error) => reply.fail(errno(error.kind())),
+                }
+            }),
+            Node::Range(_) | Node::Decoded(..) | Node::Follow(_) | Node::Text(_) | Node::Merged(_) | Node::Key(..) => {
                 if let Err(reply) = this.open_reader(&place, Patience::AtOnce, reply) {
                     Answers::in_pool(this, Request::Open, move |answers| {
                         // Whoever may wait does not get the reply back.
@@ -238,10 +298,65 @@ impl Answers {
             }
             // Opening a file may look for it on the disk.
             Node::SegmentFile(_) => Answers::in_pool(this, Request::Open, move |answers| answers.open_file(number, &place, reply)),
-            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => reply.fail(Errno::EISDIR),
+            Node::Root | Node::ByOffset | Node::ByTime | Node::ByKey | Node::Segments | Node::DecodedDir => reply.fail(Errno::EISDIR),
             Node::Topic(_) | Node::Apart | Node::TopicTimes(_) => reply.fail(Errno::EISDIR),
             Node::Link(_) => reply.fail(Errno::ELOOP),
         }
+    }
+
+    /// A new handle for a draft, opened with these flags.
+    fn keep_draft(&self, number: u64, draft: Arc<Draft>, flags: i32) -> FileHandle {
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        self.keys.insert(handle, KeyHandle { number, draft, durable: flags & libc::O_DSYNC != 0 });
+        FileHandle(handle)
+    }
+
+    pub(super) fn create(this: &Arc<Answers>, parent: u64, name: &OsStr, flags: i32, reply: ReplyCreate) {
+        let name = name.to_owned();
+        let opening = Opening { truncate: flags & libc::O_TRUNC != 0, create: true, exclusive: flags & libc::O_EXCL != 0 };
+        Answers::in_pool(this, Request::Create, move |answers| {
+            let make = || -> Result<_, Failure> {
+                let (place, draft) = answers.tree.create(&answers.place(parent)?, name.as_bytes(), opening)?;
+                let attr = answers.tree.attr(&place, Patience::MayBlock)?;
+                Ok((place, draft, attr))
+            };
+            let sent = settle(make(), Patience::MayBlock, reply, |reply, (place, draft, attr)| {
+                let mut attributes = answers.ownership.attributes(0, &place.node, &attr);
+                let number = answers.inodes.look_up(place);
+                attributes.ino = INodeNo(number);
+                let handle = answers.keep_draft(number, draft, flags);
+                reply.created(&reply::ttls(attr.lifetime).0, &attributes, GENERATION, handle, FopenFlags::FOPEN_DIRECT_IO);
+            });
+            // Whoever may wait does not get the reply back.
+            drop(sent);
+        });
+    }
+
+    pub(super) fn unlink(this: &Arc<Answers>, parent: u64, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        Answers::in_pool(this, Request::Unlink, move |answers| {
+            let remove = || -> Result<(), Failure> { Ok(answers.tree.remove(&answers.place(parent)?, name.as_bytes())?) };
+            drop(settle(remove(), Patience::MayBlock, reply, |reply, ()| reply.ok()));
+        });
+    }
+
+    /// Renames from a name in one directory to a name in another, given by their numbers.
+    pub(super) fn rename(this: &Arc<Answers>, from: (u64, &OsStr), to: (u64, &OsStr), flags: RenameFlags, reply: ReplyEmpty) {
+        let (from, to) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
+        let no_replace = flags.contains(RenameFlags::RENAME_NOREPLACE);
+        let can = (flags - RenameFlags::RENAME_NOREPLACE).is_empty();
+        Answers::in_pool(this, Request::Rename, move |answers| {
+            let rename = || -> Result<(), Failure> {
+                let (dir, to_dir) = (answers.place(from.0)?, answers.place(to.0)?);
+                if !can && dir.node == Node::ByKey {
+                    return Err(Errno::EINVAL.into());
+                }
+                let (old, new) = answers.tree.rename(&dir, from.1.as_bytes(), &to_dir, to.1.as_bytes(), no_replace)?;
+                answers.inodes.moved(&old, new);
+                Ok(())
+            };
+            drop(settle(rename(), Patience::MayBlock, reply, |reply, ()| reply.ok()));
+        });
     }
 
     fn open_reader(&self, place: &Place, patience: Patience, reply: ReplyOpen) -> Answered<ReplyOpen> {
@@ -317,7 +432,8 @@ impl Answers {
         let place = self.place(ask.number)?;
         match place.node {
             Node::Record(..) => Ok(self.tree.read_record(&place, ask.at, buffer, patience)?),
-            Node::Range(_) | Node::Decoded(..) | Node::Text(_) | Node::Merged(_) => {
+            Node::Key(..) if let Some(key) = self.keys.get(ask.handle) => Ok(key.draft.read(ask.at, buffer)),
+            Node::Range(_) | Node::Decoded(..) | Node::Text(_) | Node::Merged(_) | Node::Key(..) => {
                 let reader = self.readers.read().get(&ask.handle).cloned().ok_or(Errno::EBADF)?;
                 Ok(reader.read(ask.at, buffer, patience)?)
             }
@@ -334,21 +450,29 @@ impl Answers {
             Node::Append(_) | Node::Ctl => Ok(0),
             // Read by `read_follow`.
             Node::Follow(_) => Err(Errno::EBADF.into()),
-            Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir => Err(Errno::EISDIR.into()),
+            Node::Root | Node::ByOffset | Node::ByTime | Node::ByKey | Node::Segments | Node::DecodedDir => Err(Errno::EISDIR.into()),
             Node::Topic(_) | Node::Apart | Node::TopicTimes(_) => Err(Errno::EISDIR.into()),
             Node::Link(_) => Err(Errno::EINVAL.into()),
         }
     }
 
-    pub(super) fn write(this: &Arc<Answers>, number: u64, data: &[u8], durable: bool, reply: ReplyWrite) {
-        if let Some(lookup) = this.appends.get(number) {
-            return lookup.write(data, durable, Ticket::take(&this.counters, Request::Write), reply);
+    pub(super) fn write(this: &Arc<Answers>, ask: Write, data: &[u8], reply: ReplyWrite) {
+        if let Some(lookup) = this.appends.get(ask.number) {
+            return lookup.write(data, ask.durable, Ticket::take(&this.counters, Request::Write), reply);
         }
-        match this.place(number) {
+        match this.place(ask.number) {
             Ok(place) if place.node == Node::Ctl => {
                 let commands = data.to_vec();
                 Answers::in_pool(this, Request::Write, move |answers| answers.control(&place, &commands, reply));
             }
+            Ok(Place { node: Node::Key(..), .. }) => match this.keys.get(ask.handle) {
+                Some(key) => match key.write(ask.at, ask.flags.0 & libc::O_APPEND != 0, data) {
+                    // No request carries more than 32 bits can count.
+                    Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+                    Err(error) => reply.fail(errno(error.kind())),
+                },
+                None => reply.fail(Errno::EBADF),
+            },
             _ => reply.fail(Errno::EBADF),
         }
     }
@@ -361,7 +485,13 @@ impl Answers {
         }
     }
 
-    pub(super) fn flush(this: &Arc<Answers>, number: u64, closer: u32, reply: ReplyEmpty) {
+    pub(super) fn flush(this: &Arc<Answers>, number: u64, handle: u64, closer: u32, reply: ReplyEmpty) {
+        if let Some(key) = this.keys.get(handle).filter(|key| key.draft.is_due()) {
+            return Answers::in_pool(this, Request::Flush, move |_| match key.close(closer) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.fail(errno(error.kind())),
+            });
+        }
         match this.appends.get(number).filter(|lookup| lookup.appender.tail_pending()) {
             Some(lookup) => Answers::in_pool(this, Request::Flush, move |answers| {
                 Lookup::flush(&lookup, number, closer, Ticket::take(&answers.counters, Request::Flush), reply);
@@ -370,7 +500,13 @@ impl Answers {
         }
     }
 
-    pub(super) fn sync(this: &Arc<Answers>, number: u64, reply: ReplyEmpty) {
+    pub(super) fn sync(this: &Arc<Answers>, number: u64, handle: u64, reply: ReplyEmpty) {
+        if let Some(key) = this.keys.get(handle) {
+            return Answers::in_pool(this, Request::Fsync, move |_| match key.draft.commit(true) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.fail(errno(error.kind())),
+            });
+        }
         match this.appends.get(number) {
             // A tail is committed behind a write that may be under way.
             Some(lookup) if lookup.appender.tail_pending() => Answers::in_pool(this, Request::Fsync, move |answers| {
@@ -393,13 +529,21 @@ impl Answers {
                 }
             }
             Some(Node::SegmentFile(_)) => this.files.release(number),
-            Some(Node::Range(_) | Node::Decoded(..) | Node::Text(_) | Node::Merged(_)) => drop(this.readers.write().remove(&handle)),
+            Some(Node::Key(..)) if let Some(key) = this.keys.remove(handle) => {
+                if key.draft.is_due() {
+                    // No writer waits for the answer any more; `errors` has it.
+                    Answers::in_pool(this, Request::Release, move |_| drop(key.draft.commit(key.durable)));
+                }
+            }
+            Some(Node::Range(_) | Node::Decoded(..) | Node::Text(_) | Node::Merged(_) | Node::Key(..)) => {
+                drop(this.readers.write().remove(&handle))
+            }
             Some(Node::Follow(_)) => {
                 this.waiters.forget(handle);
                 this.followers.write().remove(&handle);
             }
             Some(Node::Append(_) | Node::Ctl | Node::Record(..) | Node::Link(_)) | None => {}
-            Some(Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir) => {}
+            Some(Node::Root | Node::ByOffset | Node::ByTime | Node::ByKey | Node::Segments | Node::DecodedDir) => {}
             Some(Node::Topic(_) | Node::Apart | Node::TopicTimes(_)) => {}
         }
     }

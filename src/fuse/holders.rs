@@ -34,24 +34,38 @@ enum Stop {
 struct Search {
     /// The line of `fdinfo` that names the file.
     line: String,
+    /// Whether only descriptors count that can write.
+    writers: bool,
     deadline: Instant,
 }
 
 /// Looks for descriptors of the file with this inode number: in the closing process first (by the number of its thread), then in
 /// its ancestors, then in all others, for at most `limit`.
 pub(super) fn others(inode: u64, closer: u32, limit: Duration) -> Others {
-    if closer == 0 {
-        return Others::Unknown;
-    }
-    let search = Search { line: format!("\nino:\t{inode}\n"), deadline: Instant::now() + limit };
-    match search.everywhere(closer) {
-        Ok(Ok(())) => Others::None,
-        Ok(Err(Stop::Found)) => Others::Some,
-        Ok(Err(Stop::TimeOver)) | Err(_) => Others::Unknown,
-    }
+    Search::new(inode, false, limit).answer(closer)
+}
+
+/// The same among descriptors that can write.
+pub(super) fn other_writers(inode: u64, closer: u32, limit: Duration) -> Others {
+    Search::new(inode, true, limit).answer(closer)
 }
 
 impl Search {
+    fn new(inode: u64, writers: bool, limit: Duration) -> Search {
+        Search { line: format!("\nino:\t{inode}\n"), writers, deadline: Instant::now() + limit }
+    }
+
+    fn answer(&self, closer: u32) -> Others {
+        if closer == 0 {
+            return Others::Unknown;
+        }
+        match self.everywhere(closer) {
+            Ok(Ok(())) => Others::None,
+            Ok(Err(Stop::Found)) => Others::Some,
+            Ok(Err(Stop::TimeOver)) | Err(_) => Others::Unknown,
+        }
+    }
+
     /// The outer error: the closer itself cannot be read.
     fn everywhere(&self, closer: u32) -> io::Result<Result<(), Stop>> {
         if let Err(stop) = self.in_process(closer)? {
@@ -99,8 +113,15 @@ impl Search {
         let mut text = [0; FDINFO_BYTES];
         let read = File::open(fdinfo)?.read(&mut text)?;
         let (line, text) = (self.line.as_bytes(), text.get(..read).unwrap_or_default());
-        Ok(text.windows(line.len()).any(|window| window == line))
+        Ok(text.windows(line.len()).any(|window| window == line) && (!self.writers || can_write(text)))
     }
+}
+
+/// Whether `fdinfo` tells of a descriptor that can write: the last digit of its flags, which are octal, has the access mode. Where it cannot be told, it may.
+fn can_write(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:")).and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_none_or(|flags| flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32)
 }
 
 /// The parent of a process. Not out of `stat`: reading that waits for an `execve` of the process to end, and the close that is being
@@ -138,7 +159,7 @@ mod tests {
         let inode = file.as_file().metadata().unwrap().ino();
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::from(file.reopen().unwrap())).spawn().unwrap();
         drop(file);
-        let search = Search { line: format!("\nino:\t{inode}\n"), deadline: Instant::now() + LONG };
+        let search = Search::new(inode, false, LONG);
         let found = matches!(search.in_process(child.id()), Ok(Err(Stop::Found)));
         let whole = others(inode, id(), LONG);
         child.kill().unwrap();
@@ -146,6 +167,19 @@ mod tests {
         assert!(found);
         assert_eq!(whole, Others::Some);
         assert!(search.in_process(child.id()).is_err());
+    }
+
+    #[test]
+    fn readers_are_no_writers() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let inode = file.as_file().metadata().unwrap().ino();
+        let path = file.into_temp_path();
+        assert_eq!((others(inode, id(), LONG), other_writers(inode, id(), LONG)), (Others::None, Others::None));
+        let reader = File::open(&path).unwrap();
+        assert_eq!((others(inode, id(), LONG), other_writers(inode, id(), LONG)), (Others::Some, Others::None));
+        let writer = File::options().append(true).open(&path).unwrap();
+        assert_eq!(other_writers(inode, id(), LONG), Others::Some);
+        drop((reader, writer));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The numbers that the kernel knows nodes by.
 //!
 //! ```text
-//! 1 ..= 15              fixed nodes of the root: itself, its directories, its texts; 16 n + 1 .. those of the n-th partition of a data directory
-//! 2^32 ..               a table: links, real files, ranges, and records that do not fit; kept until the kernel forgets them
+//! 1 ..= 31              fixed nodes of the root: itself, its directories, its texts; 32 n + 1 .. those of the n-th partition of a data directory
+//! 2^32 ..               a table: links, real files, ranges, keys, and records that do not fit; kept until the kernel forgets them
 //! 01 ff ss..s oooo...o  records: two bits of face, 16 bits of partition, 44 bits of offset; computed, so a million look-ups cost nothing
 //! 001 l ss..s oooo...o  decoded segments: one bit of form, then the same; who follows one by name sees the same file again
 //! 1 ccc...c             look-ups of an append file: a fresh number each, counted from a random start
@@ -26,7 +26,7 @@ pub(super) const UNKNOWN: u64 = 0xffff_ffff;
 /// The first number of the table.
 const TABLE_START: u64 = 1 << 32;
 /// Each partition has so many numbers for its fixed nodes.
-const FIXED_MOST: u64 = 16;
+const FIXED_MOST: u64 = 32;
 /// Partitions above this have no fixed numbers.
 const FIXED_SLOTS: u64 = TABLE_START / FIXED_MOST;
 /// Set in the numbers of append files.
@@ -45,7 +45,7 @@ const SLOT_MASK: u64 = (1 << (FACE_SHIFT - SLOT_SHIFT)) - 1;
 const OFFSET_MASK: u64 = (1 << SLOT_SHIFT) - 1;
 
 /// Nodes whose number never changes, the first number being [`ROOT`].
-const FIXED: [Node; 15] = [
+const FIXED: [Node; 16] = [
     Node::Root,
     Node::ByOffset,
     Node::ByTime,
@@ -61,6 +61,7 @@ const FIXED: [Node; 15] = [
     Node::Text(TextFile::Metrics),
     Node::Text(TextFile::Check),
     Node::Ctl,
+    Node::ByKey,
 ];
 
 /// Faces in the order of their bits.
@@ -149,6 +150,16 @@ impl Inodes {
         self.table.read().known.get(&number).map(|known| known.place.clone())
     }
 
+    /// A key was renamed: its file keeps its number under the new name, and the number that this name had before leads nowhere else.
+    pub(super) fn moved(&self, from: &Place, to: Place) {
+        let mut table = self.table.write();
+        let Some(number) = table.by_place.remove(from) else { return };
+        if let Some(known) = table.known.get_mut(&number) {
+            known.place = to.clone();
+            table.by_place.insert(to, number);
+        }
+    }
+
     /// Gives back `lookups` look-ups of a number; behind the last one the number means nothing any more.
     pub(super) fn forget(&self, number: u64, lookups: u64) {
         if number < TABLE_START || is_computed(number) {
@@ -200,19 +211,23 @@ fn computed(slot: u32, node: &Node) -> Option<u64> {
         }
         Node::Decoded(base, Lines::Values) => with_offset(base, DECODED_BIT),
         Node::Decoded(base, Lines::Json) => with_offset(base, DECODED_BIT | 1 << FACE_SHIFT),
-        Node::Append(_) | Node::Link(_) | Node::Range(_) | Node::SegmentFile(_) => None,
+        Node::Append(_) | Node::Link(_) | Node::Range(_) | Node::SegmentFile(_) | Node::Key(..) => None,
         Node::Topic(_) | Node::Apart | Node::TopicTimes(_) | Node::Merged(_) => None,
-        Node::Root | Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir | Node::Follow(_) | Node::Text(_) | Node::Ctl => {
-            let place = FIXED.iter().position(|fixed| fixed == node).and_then(|place| u64::try_from(place).ok())?;
-            Some(u64::from(slot)).filter(|slot| *slot < FIXED_SLOTS).map(|slot| slot * FIXED_MOST + ROOT + place)
-        }
+        Node::Root | Node::ByOffset | Node::ByTime | Node::ByKey | Node::Segments | Node::DecodedDir => fixed_number(slot, node),
+        Node::Follow(_) | Node::Text(_) | Node::Ctl => fixed_number(slot, node),
     }
+}
+
+/// The number of a fixed node of a partition.
+fn fixed_number(slot: u32, node: &Node) -> Option<u64> {
+    let place = FIXED.iter().position(|fixed| fixed == node).and_then(|place| u64::try_from(place).ok())?;
+    Some(u64::from(slot)).filter(|slot| *slot < FIXED_SLOTS).map(|slot| slot * FIXED_MOST + ROOT + place)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{Framing, Span};
+    use crate::view::{Framing, KeyFace, Span};
 
     fn look_up(inodes: &Inodes, node: Node) -> u64 {
         inodes.look_up(Place { slot: 0, node })
@@ -232,18 +247,18 @@ mod tests {
         assert_eq!(look_up(&inodes, Node::Root), ROOT);
         for node in FIXED {
             let number = look_up(&inodes, node.clone());
-            assert!((ROOT..16).contains(&number), "{node:?}");
+            assert!((ROOT..FIXED_MOST).contains(&number), "{node:?}");
             inodes.forget(number, 1);
             assert_eq!(is_follow(number), matches!(node, Node::Follow(_)));
             assert_eq!(node_of(&inodes, number), Some(node));
         }
         assert!(!is_follow(0) && !is_follow(u64::MAX));
         assert_eq!(node_of(&inodes, 0), None);
-        assert_eq!(node_of(&inodes, 16), None);
+        assert_eq!(node_of(&inodes, FIXED_MOST), None);
         // Those of a partition of a data directory stand behind them.
         let place = Place { slot: 3, node: Node::ByTime };
         let number = inodes.look_up(place.clone());
-        assert_eq!((number, inodes.place(number)), (16 * 3 + 3, Some(place)));
+        assert_eq!((number, inodes.place(number)), (FIXED_MOST * 3 + 3, Some(place)));
         let place = Place { slot: 65_535, node: Node::Record(offset(7), Face::Key) };
         assert_eq!(inodes.place(inodes.look_up(place.clone())), Some(place));
     }
@@ -305,6 +320,21 @@ mod tests {
         let five = look_up(&inodes, until(5));
         assert_eq!(look_up(&inodes, until(5)), five);
         assert_ne!(look_up(&inodes, until(6)), five);
+    }
+
+    #[test]
+    fn a_renamed_key_keeps_its_number() {
+        let inodes = Inodes::new();
+        let key = |name: &[u8]| Place { slot: 0, node: Node::Key(name.into(), KeyFace::Value) };
+        let (a, b) = (inodes.look_up(key(b"a")), inodes.look_up(key(b"b")));
+        inodes.moved(&key(b"a"), key(b"b"));
+        assert_eq!((inodes.place(a), inodes.look_up(key(b"b"))), (Some(key(b"b")), a));
+        inodes.forget(b, 1);
+        assert_eq!(inodes.look_up(key(b"b")), a);
+        assert_ne!(inodes.look_up(key(b"a")), a);
+        inodes.moved(&key(b"unknown"), key(b"a"));
+        inodes.forget(a, 3);
+        assert_eq!(inodes.place(a), None);
     }
 
     #[test]

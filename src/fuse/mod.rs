@@ -3,7 +3,7 @@
 //!
 //! - `session`: mounting, signals, unmounting; `mounts`: what is mounted where; `busy`: who keeps a mount busy.
 //! - `inode`: numbers of nodes. `reply`: errno, attributes, buffers. `answers`: each request's question and answer.
-//! - `append`, `segments`, `follow`: handles of append files, of real files, and reads that wait for records. `holders`: whether a
+//! - `append`, `keys`, `segments`, `follow`: handles of append files, of keys, of real files, and reads that wait for records. `holders`: whether a
 //!   close was the last one. `pool`: threads that may wait. `measure`: how long requests take.
 //!
 //! No event thread waits for the disk: a question is asked at once, and where the answer is that it would block, asked again from
@@ -15,6 +15,7 @@ mod busy;
 mod follow;
 mod holders;
 mod inode;
+mod keys;
 mod measure;
 mod mounts;
 mod pool;
@@ -88,6 +89,8 @@ impl fuser::Filesystem for Adapter {
         for flag in [InitFlags::FUSE_DO_READDIRPLUS, InitFlags::FUSE_READDIRPLUS_AUTO] {
             let _ = config.add_capabilities(flag);
         }
+        // A key that is opened to be truncated is told so: the truncation that would come apart from it has no handle.
+        let _ = config.add_capabilities(InitFlags::FUSE_ATOMIC_O_TRUNC);
         // Two, so that the log may lie on an overlay.
         if config.set_max_stack_depth(2).is_err() || config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_err() {
             self.answers.without_passthrough();
@@ -109,13 +112,14 @@ impl fuser::Filesystem for Adapter {
         self.guard(Asked::Forget, |answers| answers.forget(number.0, lookups));
     }
 
-    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, _: &Request, number: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        let handle = handle.map(|handle| handle.0);
         self.ask(
             Asked::Getattr,
             reply,
-            |answers, reply| answers.attributes(number.0, Patience::AtOnce, reply),
+            |answers, reply| answers.attributes(number.0, handle, Patience::AtOnce, reply),
             || (),
-            move |answers, (), reply| answers.attributes(number.0, Patience::MayBlock, reply),
+            move |answers, (), reply| answers.attributes(number.0, handle, Patience::MayBlock, reply),
         );
     }
 
@@ -126,11 +130,11 @@ impl fuser::Filesystem for Adapter {
         mode: Option<u32>,
         uid: Option<u32>,
         gid: Option<u32>,
-        _: Option<u64>,
+        size: Option<u64>,
         _: Option<TimeOrNow>,
         _: Option<TimeOrNow>,
         _: Option<SystemTime>,
-        _: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -138,7 +142,8 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         let changes_owner_or_mode = mode.is_some() || uid.is_some() || gid.is_some();
-        self.guard(Asked::Setattr, |answers| answers.set_attributes(number.0, changes_owner_or_mode, reply));
+        let handle = handle.map(|handle| handle.0);
+        self.guard(Asked::Setattr, |answers| Answers::set_attributes(answers, number.0, changes_owner_or_mode, size, handle, reply));
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
@@ -146,7 +151,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.guard(Asked::Open, |answers| Answers::open(answers, number.0, flags.acc_mode(), reply));
+        self.guard(Asked::Open, |answers| Answers::open(answers, number.0, flags, reply));
     }
 
     fn read(
@@ -174,8 +179,8 @@ impl fuser::Filesystem for Adapter {
         &self,
         _: &Request,
         number: INodeNo,
-        _: FileHandle,
-        _: u64,
+        handle: FileHandle,
+        at: u64,
         data: &[u8],
         _: WriteFlags,
         flags: OpenFlags,
@@ -183,16 +188,16 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         // With DIRECT_IO the kernel sends no FSYNC for O_SYNC and O_DSYNC, which share this bit.
-        let durable = flags.0 & libc::O_DSYNC != 0;
-        self.guard(Asked::Write, |answers| Answers::write(answers, number.0, data, durable, reply));
+        let write = answers::Write { number: number.0, handle: handle.0, at, durable: flags.0 & libc::O_DSYNC != 0, flags };
+        self.guard(Asked::Write, |answers| Answers::write(answers, write, data, reply));
     }
 
-    fn flush(&self, request: &Request, number: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.guard(Asked::Flush, |answers| Answers::flush(answers, number.0, request.pid(), reply));
+    fn flush(&self, request: &Request, number: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        self.guard(Asked::Flush, |answers| Answers::flush(answers, number.0, handle.0, request.pid(), reply));
     }
 
-    fn fsync(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.guard(Asked::Fsync, |answers| Answers::sync(answers, number.0, reply));
+    fn fsync(&self, _: &Request, number: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.guard(Asked::Fsync, |answers| Answers::sync(answers, number.0, handle.0, reply));
     }
 
     fn release(
@@ -279,8 +284,8 @@ impl fuser::Filesystem for Adapter {
         reply.error(Errno::EPERM);
     }
 
-    fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::EPERM);
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.guard(Asked::Unlink, |answers| Answers::unlink(answers, parent.0, name, reply));
     }
 
     fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
@@ -291,20 +296,22 @@ impl fuser::Filesystem for Adapter {
         reply.error(Errno::EPERM);
     }
 
-    fn rename(&self, _: &Request, _: INodeNo, _: &OsStr, _: INodeNo, _: &OsStr, _: RenameFlags, reply: ReplyEmpty) {
-        reply.error(Errno::EPERM);
+    fn rename(&self, _: &Request, parent: INodeNo, name: &OsStr, to_parent: INodeNo, to: &OsStr, flags: RenameFlags, reply: ReplyEmpty) {
+        self.guard(Asked::Rename, |answers| Answers::rename(answers, (parent.0, name), (to_parent.0, to), flags, reply));
     }
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
         reply.error(Errno::EPERM);
     }
 
-    fn create(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
-        reply.error(Errno::EPERM);
+    fn create(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, flags: i32, reply: ReplyCreate) {
+        self.guard(Asked::Create, |answers| Answers::create(answers, parent.0, name, flags, reply));
     }
 
-    fn setxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
-        reply.error(Errno::EPERM);
+    fn setxattr(&self, _: &Request, _: INodeNo, name: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
+        // Programs that copy permissions try access lists first, and give up at any other error.
+        let is_access_list = name.as_bytes().starts_with(b"system.posix_acl_");
+        reply.error(if is_access_list { Errno::EOPNOTSUPP } else { Errno::EPERM });
     }
 
     fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {

@@ -4,8 +4,8 @@ use super::inode;
 use super::measure;
 use crate::view::{Attr, Error, ErrorKind, FileKind, Lifetime, Node, Time};
 use fuser::{
-    Errno, FileAttr, FileType, FopenFlags, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Errno, FileAttr, FileType, FopenFlags, INodeNo, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -42,6 +42,9 @@ pub(super) fn errno(kind: ErrorKind) -> Errno {
         ErrorKind::WouldBlock => Errno::EAGAIN,
         ErrorKind::Closed => Errno::ESHUTDOWN,
         ErrorKind::Access => Errno::EACCES,
+        ErrorKind::Exists => Errno::EEXIST,
+        ErrorKind::NameTooLong => Errno::ENAMETOOLONG,
+        ErrorKind::CrossDevice => Errno::EXDEV,
     }
 }
 
@@ -84,7 +87,19 @@ macro_rules! fail {
     })* };
 }
 
-fail!(ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr);
+fail!(
+    ReplyAttr,
+    ReplyCreate,
+    ReplyData,
+    ReplyDirectory,
+    ReplyDirectoryPlus,
+    ReplyEmpty,
+    ReplyEntry,
+    ReplyOpen,
+    ReplyStatfs,
+    ReplyWrite,
+    ReplyXattr
+);
 
 /// Whose files the mount shows, and which permission bits at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +260,9 @@ mod tests {
             (ErrorKind::WouldBlock, libc::EAGAIN),
             (ErrorKind::Closed, libc::ESHUTDOWN),
             (ErrorKind::Access, libc::EACCES),
+            (ErrorKind::Exists, libc::EEXIST),
+            (ErrorKind::NameTooLong, libc::ENAMETOOLONG),
+            (ErrorKind::CrossDevice, libc::EXDEV),
         ];
         for (kind, number) in kinds {
             assert_eq!(errno(kind).code(), number, "{}", kind.name());

@@ -42,6 +42,19 @@ impl FileSystem for OsFileSystem {
     }
 }
 
+/// A file without a name, for more than memory should hold. It lies in `TMPDIR`, else in `/var/tmp`, which is no memory where `/tmp` is, and goes with
+/// its last descriptor and map.
+///
+/// # Errors
+/// What the system says.
+pub fn nameless_file() -> io::Result<Arc<dyn File>> {
+    let handle = match std::env::var_os("TMPDIR") {
+        Some(folder) => tempfile::tempfile_in(folder)?,
+        None => tempfile::tempfile_in("/var/tmp").or_else(|_| tempfile::tempfile())?,
+    };
+    Ok(Arc::new(OsFile { handle }))
+}
+
 /// The system's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;

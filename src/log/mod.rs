@@ -1,7 +1,7 @@
 //! The engine: record batches, indexes, segments, look-up, recovery and the single writer of a partition. It knows no tree and no kernel.
 //!
 //! Reading, from the outside in: [`partition`] publishes a layout of [`segment`]s; [`seek`] finds a record by its offset, [`times`] an offset by a
-//! time, [`walk`] goes over batches; [`scan`] is the thorough pass for everything that is not as it should be; [`transactions`] tells what
+//! time, [`walk`] goes over batches; [`keys`] finds the last record of a key; [`scan`] is the thorough pass for everything that is not as it should be; [`transactions`] tells what
 //! is committed. Below them stand the formats: [`mod@index`], [`batch`], [`record`], [`legacy`], [`compression`], [`checkpoint`], [`names`].
 
 mod active;
@@ -19,6 +19,7 @@ pub mod encode;
 pub mod handle;
 pub mod index;
 pub mod isolation;
+pub mod keys;
 mod leftovers;
 pub mod legacy;
 pub mod listing;

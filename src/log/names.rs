@@ -40,6 +40,11 @@ pub const BROKER_LOCK: &str = ".lock";
 /// The topic id of a partition.
 pub const PARTITION_METADATA: &str = "partition.metadata";
 
+/// Our own index of keys; brokers ignore it.
+pub const KEYS: &str = "by-key.offsetfs";
+/// The same over committed records.
+pub const KEYS_COMMITTED: &str = "by-key-committed.offsetfs";
+
 const DIGITS: usize = 20;
 
 /// The name of a file of the segment or state at an offset.

@@ -122,6 +122,8 @@ pub struct Partition {
     generation: AtomicU64,
     /// Whether others may write to the directory, because we hold no lock on it.
     foreign: AtomicBool,
+    /// Whether this process has made the partition ready for appends.
+    written: AtomicBool,
     watch: Mutex<Watch>,
     unclean_from: Option<Offset>,
     /// Asked before the first append and at each roll: whether a broker has come.
@@ -164,6 +166,7 @@ impl Partition {
             log_end: AtomicI64::new(log_start.get()),
             generation: AtomicU64::new(0),
             foreign: AtomicBool::new(foreign),
+            written: AtomicBool::new(false),
             watch: Mutex::new(watch),
             unclean_from,
             may_write: None,
@@ -213,6 +216,11 @@ impl Partition {
     /// Whether others may write to the directory.
     pub fn is_foreign(&self) -> bool {
         self.foreign.load(Ordering::Relaxed)
+    }
+
+    /// Whether this process has made the partition ready for appends, so that it may write beside the log.
+    pub(crate) fn was_written(&self) -> bool {
+        self.written.load(Ordering::Relaxed)
     }
 
     /// The base offset of the first segment that was not closed well before this opening; `None` after a clean stop.
@@ -296,6 +304,7 @@ impl Partition {
     /// From now on the directory changes only through our writer; its torn tail is gone.
     pub(crate) fn owned_by_writer(&self) {
         self.foreign.store(false, Ordering::Relaxed);
+        self.written.store(true, Ordering::Relaxed);
         self.watch.lock().end.tail = None;
     }
 

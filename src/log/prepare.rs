@@ -56,6 +56,23 @@ pub fn prepare<'a>(config: &LogConfig, now: TimestampMs, records: &mut (impl Ite
     Ok(prepared)
 }
 
+/// Encodes records into one batch, which is in the log whole or not at all, whatever happens.
+///
+/// # Errors
+/// As [`prepare`]; [`Error::RecordTooLarge`], too, where a segment cannot hold them together.
+pub fn prepare_as_one<'a>(
+    config: &LogConfig,
+    now: TimestampMs,
+    records: &mut (impl Iterator<Item = NewRecord<'a>> + ?Sized),
+) -> Result<Prepared> {
+    let prepared = prepare(&LogConfig { batch_size: config.segment_bytes, ..config.clone() }, now, records)?;
+    if prepared.batches.len() > 1 {
+        let bytes = prepared.bytes.len() as u64;
+        return Err(Error::RecordTooLarge { bytes, setting: "segment.bytes", limit: config.segment_bytes });
+    }
+    Ok(prepared)
+}
+
 #[cold]
 fn check_size(config: &LogConfig, record: &NewRecord<'_>) -> Result<()> {
     let bytes = one_record_batch_size(record) as u64;

@@ -6,6 +6,7 @@ use crate::log::commit::{Appended, Committer, Done};
 use crate::log::config::{Isolation, LogConfig};
 use crate::log::encode::NewRecord;
 use crate::log::handle::{Batch, Body};
+use crate::log::keys::KeyIndex;
 use crate::log::names;
 use crate::log::partition::{Bounds, MayWrite, Partition};
 use crate::log::prepare::prepare;
@@ -14,7 +15,7 @@ use crate::log::segment::OpenSegments;
 use crate::log::walk::{Item, Look, Walk};
 use crate::log::{checkpoint, listing};
 use crate::source::access::{self, Access, Locks, Wish};
-use crate::source::{Batches, Control, Maintenance, RecoveryStep, SegmentSpan, Shared, Source, Status};
+use crate::source::{Batches, Control, Keys, Maintenance, RecoveryStep, SegmentSpan, Shared, Source, Status};
 use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Local {
     partition: Arc<Partition>,
+    keys: KeyIndex,
     committer: Option<Committer>,
     read_only: Option<String>,
     locks: Option<Arc<Locks>>,
@@ -103,7 +105,9 @@ impl Local {
         let clean_mark = Arc::new(parking_lot::Mutex::new(false));
         let locks = match access {
             Access::ReadOnly(reason) => {
-                return Ok(Local { partition: Arc::new(partition), committer: None, read_only: Some(reason), locks: None, clean_mark });
+                let partition = Arc::new(partition);
+                let keys = key_index(&partition);
+                return Ok(Local { partition, keys, committer: None, read_only: Some(reason), locks: None, clean_mark });
             }
             Access::Writable(locks) => Arc::new(locks),
         };
@@ -115,7 +119,8 @@ impl Local {
         let before = locks.took_over().then(|| take_clean_mark(parent, clean_mark.clone()));
         let partition = Arc::new(partition);
         let committer = Committer::new(partition.clone(), before)?;
-        Ok(Local { partition, committer: Some(committer), read_only: None, locks: Some(locks), clean_mark })
+        let keys = key_index(&partition);
+        Ok(Local { partition, keys, committer: Some(committer), read_only: None, locks: Some(locks), clean_mark })
     }
 
     /// The partition, for tools that look below the tree.
@@ -126,6 +131,10 @@ impl Local {
     /// The appending side; `None` where nothing can be appended.
     pub fn committer(&self) -> Option<&Committer> {
         self.committer.as_ref()
+    }
+
+    pub(crate) fn key_index(&self) -> &KeyIndex {
+        &self.keys
     }
 
     fn committed_only(&self) -> bool {
@@ -158,6 +167,10 @@ impl Local {
             Err(error) => Err(error),
         }
     }
+}
+
+fn key_index(partition: &Arc<Partition>) -> KeyIndex {
+    KeyIndex::new(partition.clone(), partition.config().isolation == Isolation::ReadCommitted)
 }
 
 /// The name of a partition directory inside a directory, if there is one.
@@ -485,6 +498,10 @@ impl Source for Local {
         Some(self)
     }
 
+    fn keys(&self) -> Option<&dyn Keys> {
+        Some(self)
+    }
+
     fn file_may_change(&self, name: &str) -> bool {
         let layout = self.partition.layout();
         match (names::parse(name), layout.segments.last()) {
@@ -512,6 +529,11 @@ impl Source for Local {
         // Only the first close can vouch for the log.
         let put_back = std::mem::take(&mut *self.clean_mark.lock());
         let closed = self.committer.as_ref().map_or(Ok(()), Committer::close);
+        if closed.is_ok()
+            && let Ok(bounds) = self.bounds(Patience::MayBlock)
+        {
+            self.keys.save(bounds);
+        }
         let closed = closed.and_then(|()| match &self.partition.parent {
             Some(parent) if put_back => put_clean_mark(&**parent),
             _ => Ok(()),

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod data_dir;
+pub mod keys;
 pub mod local;
 pub mod maintenance;
 
@@ -18,12 +19,14 @@ pub use crate::log::counters::Counters;
 pub use crate::log::decoded::CacheCounts;
 pub use crate::log::encode::NewRecord;
 pub use crate::log::handle::{Body, Record};
+pub use crate::log::keys::{KeySink, Latest};
 pub use crate::log::partition::Bounds;
 pub use crate::log::record::{ControlType, control_type};
 pub use crate::log::seek::{Absent, Found};
 pub use crate::log::transactions::OpenTransaction;
 pub use crate::log::verified::batches_known_and_computed;
 
+pub use keys::Keys;
 pub use maintenance::{Maintenance, Storage};
 
 use crate::io::{Directory, Space};
@@ -218,6 +221,9 @@ pub trait Source: Send + Sync + fmt::Debug {
 
     /// What can be done to the log beyond reading and appending, and how it is made; a capability.
     fn maintenance(&self) -> Option<&dyn Maintenance>;
+
+    /// The records by their keys; a capability.
+    fn keys(&self) -> Option<&dyn Keys>;
 
     /// Whether a file of [`Source::files`] may still change.
     fn file_may_change(&self, name: &str) -> bool;

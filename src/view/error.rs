@@ -37,11 +37,17 @@ pub enum ErrorKind {
     Closed,
     /// The file system below does not allow it.
     Access,
+    /// Something of that name is there already.
+    Exists,
+    /// The name is longer than a name can be.
+    NameTooLong,
+    /// It would lead from one part of the tree to another.
+    CrossDevice,
 }
 
 impl ErrorKind {
     /// All of them, in the order of their declaration.
-    pub const ALL: [ErrorKind; 13] = [
+    pub const ALL: [ErrorKind; 16] = [
         ErrorKind::NotFound,
         ErrorKind::Invalid,
         ErrorKind::NotPermitted,
@@ -55,6 +61,9 @@ impl ErrorKind {
         ErrorKind::WouldBlock,
         ErrorKind::Closed,
         ErrorKind::Access,
+        ErrorKind::Exists,
+        ErrorKind::NameTooLong,
+        ErrorKind::CrossDevice,
     ];
 
     /// The name that a person knows it by.
@@ -73,6 +82,9 @@ impl ErrorKind {
             ErrorKind::WouldBlock => "EAGAIN",
             ErrorKind::Closed => "ESHUTDOWN",
             ErrorKind::Access => "EACCES",
+            ErrorKind::Exists => "EEXIST",
+            ErrorKind::NameTooLong => "ENAMETOOLONG",
+            ErrorKind::CrossDevice => "EXDEV",
         }
     }
 }

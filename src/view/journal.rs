@@ -35,7 +35,14 @@ impl Journal {
     pub fn note(&self, time: TimestampMs, path: &str, error: &Error) {
         let is_refusal = matches!(
             error.kind(),
-            ErrorKind::NotFound | ErrorKind::Invalid | ErrorKind::NotPermitted | ErrorKind::ReadOnly | ErrorKind::NotDirectory
+            ErrorKind::NotFound
+                | ErrorKind::Invalid
+                | ErrorKind::NotPermitted
+                | ErrorKind::ReadOnly
+                | ErrorKind::NotDirectory
+                | ErrorKind::Exists
+                | ErrorKind::NameTooLong
+                | ErrorKind::CrossDevice
         );
         self.push(is_refusal, time, path, error);
     }

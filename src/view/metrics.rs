@@ -30,11 +30,14 @@ pub enum Request {
     Getxattr,
     Listxattr,
     Poll,
+    Create,
+    Unlink,
+    Rename,
 }
 
 impl Request {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Request; 17] = [
+    pub const ALL: [Request; 20] = [
         Request::Lookup,
         Request::Forget,
         Request::Getattr,
@@ -52,6 +55,9 @@ impl Request {
         Request::Getxattr,
         Request::Listxattr,
         Request::Poll,
+        Request::Create,
+        Request::Unlink,
+        Request::Rename,
     ];
 
     /// Its name in `metrics` and in messages.
@@ -74,6 +80,9 @@ impl Request {
             Request::Getxattr => "getxattr",
             Request::Listxattr => "listxattr",
             Request::Poll => "poll",
+            Request::Create => "create",
+            Request::Unlink => "unlink",
+            Request::Rename => "rename",
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::types::{Offset, TimestampMs};
 use crate::view::lines::Framing;
-use crate::view::path::{Face, Lines};
+use crate::view::path::{Face, KeyFace, Lines};
 use std::ffi::OsString;
+use std::sync::Arc;
 
 /// A thing in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +15,8 @@ pub enum Node {
     ByOffset,
     /// `by-time/`.
     ByTime,
+    /// `by-key/`.
+    ByKey,
     /// `segments/`.
     Segments,
     /// `decoded/`.
@@ -28,6 +31,8 @@ pub enum Node {
     Ctl,
     /// A record of `by-offset/`.
     Record(Offset, Face),
+    /// A key of `by-key/`: the last record that has it.
+    Key(Arc<[u8]>, KeyFace),
     /// A symbolic link, by its target.
     Link(String),
     /// A range of records, from a snapshot taken at its look-up.

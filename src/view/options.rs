@@ -5,6 +5,18 @@ use crate::view::time::Zone;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+/// Whether there is a `by-key/`, and what it can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keyed {
+    /// For reading, where the log's own `cleanup.policy` has `compact`.
+    #[default]
+    Compacted,
+    /// For reading.
+    ReadOnly,
+    /// For reading, writing, removing and renaming.
+    Writable,
+}
+
 /// How a tree is shown.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -14,6 +26,8 @@ pub struct Options {
     pub control: Control,
     /// Whether `follow` and `follow.jsonl` are listed, in which a recursive `grep` hangs. Default: they are not.
     pub list_follow: bool,
+    /// Whether there is a `by-key/`. Default: for reading, where `cleanup.policy` has `compact`.
+    pub keyed: Keyed,
     /// Settings that are not the log's, name and value, shown in `config` behind those.
     pub settings: Vec<(String, String)>,
     /// The names of settings that were given; all others have their defaults.
@@ -23,7 +37,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let zone = Zone::system();
-        Options { zone, control: Control::Hide, list_follow: false, settings: Vec::new(), given: BTreeSet::new() }
+        Options { zone, control: Control::Hide, list_follow: false, keyed: Keyed::default(), settings: Vec::new(), given: BTreeSet::new() }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Listings are in `listing`, extended attributes in `xattr`; the grammar of names is in `path` and `time`.
 
+mod keys;
 mod listing;
 mod xattr;
 
@@ -12,6 +13,7 @@ use crate::view::appender::Appender;
 use crate::view::checking::Checks;
 use crate::view::ctl;
 use crate::view::decoded::Counts;
+use crate::view::drafts::Drafts;
 use crate::view::error::{Error, ErrorKind};
 use crate::view::journal::Journal;
 use crate::view::lines::Framing;
@@ -36,6 +38,7 @@ pub struct View {
     journal: Arc<Journal>,
     counts: Counts,
     checks: Checks,
+    drafts: Arc<Drafts>,
     commands: ctl::Done,
     appended: Arc<AppendCounters>,
     /// What was asked of the tree; `None` for a part of a larger one, which counts for all its parts.
@@ -52,11 +55,13 @@ impl View {
 
     /// The tree over a source as a part of a larger one.
     pub(crate) fn part(source: Arc<dyn Source>, options: Options) -> View {
+        let journal: Arc<Journal> = Arc::default();
         View {
+            drafts: Drafts::new(source.clone(), journal.clone()),
             source,
             counts: Counts::new(options.control),
             options,
-            journal: Arc::default(),
+            journal,
             checks: Checks::default(),
             commands: ctl::Done::default(),
             appended: Arc::default(),
@@ -107,6 +112,7 @@ impl View {
             Node::Root => self.in_root(name),
             Node::ByOffset => self.in_by_offset(name, patience),
             Node::ByTime => self.in_by_time(name, patience),
+            Node::ByKey => self.in_by_key(name, patience),
             Node::Segments => self.in_segments(name),
             Node::DecodedDir => self.in_decoded(name, patience),
             _ => Err(Error::new(ErrorKind::NotDirectory, "it is no directory")),
@@ -116,6 +122,7 @@ impl View {
                 let folder = match dir {
                     Node::ByOffset => "by-offset/",
                     Node::ByTime => "by-time/",
+                    Node::ByKey => "by-key/",
                     Node::Segments => "segments/",
                     Node::DecodedDir => "decoded/",
                     _ => "",
@@ -138,15 +145,19 @@ impl View {
     }
 
     fn in_root(&self, name: &[u8]) -> Result<Node> {
-        ROOT.iter()
-            .find(|(n, node)| n.as_bytes() == name && self.has(node))
-            .map(|(_, node)| node.clone())
-            .ok_or_else(|| Error::not_found("there is no such file; see README"))
+        ROOT.iter().find(|(n, node)| n.as_bytes() == name && self.has(node)).map(|(_, node)| node.clone()).ok_or_else(|| match name {
+            b"by-key" => Error::not_found("by-key/ is there with -o by-key=ro or rw, or where cleanup.policy has compact"),
+            _ => Error::not_found("there is no such file; see README"),
+        })
     }
 
     /// Whether the source can do what a file of the root stands for.
     fn has(&self, node: &Node) -> bool {
-        !matches!(node, Node::Ctl | Node::Text(TextFile::Check)) || self.source.maintenance().is_some()
+        match node {
+            Node::Ctl | Node::Text(TextFile::Check) => self.source.maintenance().is_some(),
+            Node::ByKey => self.is_keyed(),
+            _ => true,
+        }
     }
 
     fn in_by_offset(&self, name: &[u8], patience: Patience) -> Result<Node> {
@@ -284,6 +295,12 @@ impl View {
                 let mtime = Time::from_ms(self.source.modified(Offset::MAX));
                 Attr { kind: FileKind::Directory, size: 0, mtime, mode: 0o555, lifetime: Lifetime::Fixed }
             }
+            Node::ByKey => {
+                let mtime = Time::from_ms(self.source.modified(Offset::MAX));
+                let mode = if self.keys_writable().is_ok() { 0o777 } else { 0o555 };
+                Attr { kind: FileKind::Directory, size: 0, mtime, mode, lifetime: Lifetime::Fixed }
+            }
+            Node::Key(key, face) => self.key_attr(key, *face, patience)?,
             Node::Append(_) => {
                 let mode = if self.source.read_only().is_some() { 0o444 } else { 0o666 };
                 file(0, Time::from_ms(self.source.modified(Offset::MAX)), mode, Lifetime::Moving)
@@ -379,6 +396,7 @@ impl View {
                 let span = Span { from: self.source.bounds(patience)?.log_end, until: Offset::MAX, lines: *lines };
                 Ok(self.follow(span))
             }
+            Node::Key(key, face) => self.open_key(key, *face, patience),
             Node::Text(TextFile::Check) => Ok(Reader::check(self.checks.join_or_start(&self.source)?)),
             Node::Text(text) => Ok(Reader::text(self.text(*text, patience)?.into_bytes())),
             _ => Err(Error::new(ErrorKind::Invalid, "it is not read in this way")),
@@ -463,6 +481,7 @@ const ROOT: &[(&str, Node)] = &[
     ("append.bin", Node::Append(Framing::Binary)),
     ("by-offset", Node::ByOffset),
     ("by-time", Node::ByTime),
+    ("by-key", Node::ByKey),
     ("segments", Node::Segments),
     ("decoded", Node::DecodedDir),
     ("status", Node::Text(TextFile::Status)),

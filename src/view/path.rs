@@ -4,9 +4,11 @@
 //! strict: a number has one spelling (no sign, no leading zero, at most `i64::MAX`), digits are ASCII. Nothing here asks a log: whether there
 //! is a record at an offset, or which offset a time leads to, is decided above. Time expressions are read by [`super::time`].
 
+mod key;
 mod tree;
 
 pub use super::time::Refusal;
+pub use key::{ByKey, KeyFace, NAME_MOST, name_of};
 pub use tree::ViewPath;
 
 use super::time::{TimeText, decimal};

@@ -2,14 +2,16 @@
 //! partition that the node belongs to; the tree of a partition is the same value in both.
 
 use crate::io::{Directory, File, Space};
-use crate::types::Patience;
+use crate::types::{Offset, Patience};
 use crate::view::appender::Appender;
+use crate::view::drafts::{Draft, Opening};
 use crate::view::error::{Error, ErrorKind};
 use crate::view::forest::Forest;
 use crate::view::lines::Framing;
 use crate::view::metrics::RequestCounters;
 use crate::view::node::{Attr, Node, Place, Sink};
 use crate::view::partition::View;
+use crate::view::path::KeyFace;
 use crate::view::stream::Reader;
 
 use std::sync::Arc;
@@ -108,7 +110,81 @@ impl Tree {
     pub fn stored_at(&self, place: &Place, patience: Patience) -> Result<Option<(String, u64)>> {
         match (&place.node, self.view(place.slot, patience)?) {
             (Node::Record(offset, _), Some(view)) => Ok(view.source().stored_at(*offset, patience)?),
+            (Node::Key(key, _), Some(view)) => Ok(view.source().stored_at(view.offset_of(key, patience)?, patience)?),
             _ => Ok(None),
+        }
+    }
+
+    /// The offset of the record that a place shows; `None` for everything that shows none.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    pub fn offset_of(&self, place: &Place, patience: Patience) -> Result<Option<Offset>> {
+        match (&place.node, self.view(place.slot, patience)?) {
+            (Node::Record(offset, _), _) => Ok(Some(*offset)),
+            (Node::Key(key, _), Some(view)) => view.offset_of(key, patience).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// As [`View::draft`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn draft(&self, place: &Place, opening: Opening) -> Result<Arc<Draft>> {
+        match (&place.node, self.view(place.slot, Patience::MayBlock)?) {
+            (Node::Key(key, KeyFace::Value), Some(view)) => view.draft(key, opening),
+            _ => Err(Error::new(ErrorKind::NotPermitted, "it is no key")),
+        }
+    }
+
+    /// That the keys beside a place may be written.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn keys_writable(&self, place: &Place) -> Result<()> {
+        match self.view(place.slot, Patience::MayBlock)? {
+            Some(view) => view.keys_writable(),
+            None => Err(Error::new(ErrorKind::NotPermitted, "it is no key")),
+        }
+    }
+
+    /// As [`View::create`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create(&self, dir: &Place, name: &[u8], opening: Opening) -> Result<(Place, Arc<Draft>)> {
+        let view =
+            self.view(dir.slot, Patience::MayBlock)?.ok_or_else(|| Error::new(ErrorKind::NotPermitted, "nothing can be made here"))?;
+        let (node, draft) = view.create(&dir.node, name, opening)?;
+        Ok((Place { slot: dir.slot, node }, draft))
+    }
+
+    /// As [`View::remove`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remove(&self, dir: &Place, name: &[u8]) -> Result<()> {
+        match self.view(dir.slot, Patience::MayBlock)? {
+            Some(view) => view.remove(&dir.node, name),
+            None => Err(Error::new(ErrorKind::NotPermitted, "nothing can be removed here")),
+        }
+    }
+
+    /// Gives the name `to` in a directory to what has another one, as [`View::rename`]; returns the two places.
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::CrossDevice`] for another directory.
+    pub fn rename(&self, dir: &Place, name: &[u8], to_dir: &Place, to: &[u8], no_replace: bool) -> Result<(Place, Place)> {
+        match (self.view(dir.slot, Patience::MayBlock)?, dir == to_dir) {
+            (Some(view), true) if dir.node == Node::ByKey => {
+                let (from, to) = view.rename(name, to, no_replace)?;
+                Ok((Place { slot: dir.slot, node: from }, Place { slot: dir.slot, node: to }))
+            }
+            (_, false) if dir.node == Node::ByKey || to_dir.node == Node::ByKey => {
+                Err(Error::new(ErrorKind::CrossDevice, "keys are renamed within their by-key/ only; copy and remove"))
+            }
+            _ => Err(Error::new(ErrorKind::NotPermitted, "nothing can be renamed here")),
         }
     }
 

@@ -11,7 +11,15 @@ use std::ffi::OsStr;
 use std::io;
 
 /// Files of a partition that have names of their own.
-const KNOWN: &[&str] = &[names::LEADER_EPOCHS, names::PARTITION_METADATA, names::LOG_START, "quorum-state", "topic.properties"];
+const KNOWN: &[&str] = &[
+    names::LEADER_EPOCHS,
+    names::PARTITION_METADATA,
+    names::LOG_START,
+    names::KEYS,
+    names::KEYS_COMMITTED,
+    "quorum-state",
+    "topic.properties",
+];
 /// The files that a segment has.
 const SEGMENT_SUFFIXES: &[&str] = &[names::LOG, names::INDEX, names::TIME_INDEX, names::TXN_INDEX];
 /// Where a topic id stands in `partition.metadata`.

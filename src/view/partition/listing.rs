@@ -27,7 +27,7 @@ impl View {
                 let listed = if self.options.list_follow { ROOT.len() } else { LISTED_IN_ROOT };
                 for (i, (name, node)) in ROOT.iter().enumerate().take(listed).skip(cursor as usize).filter(|(_, (_, node))| self.has(node))
                 {
-                    let is_directory = matches!(node, Node::ByOffset | Node::ByTime | Node::Segments | Node::DecodedDir);
+                    let is_directory = matches!(node, Node::ByOffset | Node::ByTime | Node::ByKey | Node::Segments | Node::DecodedDir);
                     let kind = if is_directory { FileKind::Directory } else { FileKind::File };
                     if !sink(name.as_bytes(), kind, Some(node), i as u64 + 1) {
                         break;
@@ -44,6 +44,7 @@ impl View {
                 }
                 Ok(())
             }
+            Node::ByKey => self.list_keys(cursor, patience, sink),
             Node::DecodedDir => {
                 let segments = self.source.segments(patience)?;
                 let links = segments.last().map(|_| ["active.txt", "active.jsonl"]).into_iter().flatten();

@@ -5,7 +5,7 @@ use crate::view::envelope;
 use crate::view::error::{Error, ErrorKind};
 use crate::view::node::Node;
 use crate::view::partition::{Result, View};
-use crate::view::path::Face;
+use crate::view::path::{Face, KeyFace};
 
 /// A value larger than this is no extended attribute, in bytes.
 const XATTR_VALUE_MOST: usize = 64 << 10;
@@ -19,7 +19,7 @@ impl View {
     /// [`ErrorKind::NoAttribute`] where there is none of that name; as [`View::lookup`].
     pub fn xattr(&self, node: &Node, name: &[u8], patience: Patience) -> Result<Vec<u8>> {
         let none = || Error::new(ErrorKind::NoAttribute, "there is no such attribute");
-        if !name.starts_with(b"user.kafka.") || !matches!(node, Node::Record(..)) {
+        if !name.starts_with(b"user.kafka.") || !matches!(node, Node::Record(..) | Node::Key(_, KeyFace::Value)) {
             return Err(none());
         }
         self.xattrs(node, patience)?.into_iter().find(|(n, _)| n == name).map(|(_, value)| value).ok_or_else(none)
@@ -34,8 +34,14 @@ impl View {
     }
 
     fn xattrs(&self, node: &Node, patience: Patience) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let Node::Record(offset, face) = node else { return Ok(Vec::new()) };
-        let record = self.record(*offset, patience)?;
+        let (record, face) = match node {
+            Node::Record(offset, face) => (self.record(*offset, patience)?, *face),
+            Node::Key(key, KeyFace::Value) => match self.live_or_new(key, patience)? {
+                Some(record) => (record, Face::Value),
+                None => return Ok(Vec::new()),
+            },
+            _ => return Ok(Vec::new()),
+        };
         let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let is_null = match face {
             Face::Value => record.value().is_none(),
@@ -45,13 +51,13 @@ impl View {
         if is_null {
             all.push((b"user.kafka.null".to_vec(), b"1".to_vec()));
         }
-        if *face == Face::Value {
+        if face == Face::Value {
             let mut add = |name: &str, value: Vec<u8>| {
                 if value.len() <= XATTR_VALUE_MOST {
                     all.push((format!("user.kafka.{name}").into_bytes(), value));
                 }
             };
-            add("offset", offset.to_string().into());
+            add("offset", record.offset().to_string().into());
             add("timestamp", record.timestamp().to_string().into());
             add("timestamp_type", envelope::timestamp_type_word(record.reference.timestamp_type).into());
             if let Some(key) = record.key() {

@@ -1,6 +1,6 @@
 //! The whole path below a partition's root.
 
-use super::{ByOffset, ByTime, Refusal, dots, is_dots};
+use super::{ByKey, ByOffset, ByTime, Refusal, dots, is_dots};
 use std::fmt;
 
 /// A path below the root of one partition's tree. Whether the mount has all of it (`by-key`, `ctl`) is decided above.
@@ -24,8 +24,8 @@ pub enum ViewPath {
     ByTime(ByTime),
     /// The directory `by-key`.
     ByKeyDir,
-    /// A name in `by-key`, as bytes of one path component.
-    ByKey(Vec<u8>),
+    /// A name in `by-key`.
+    ByKey(ByKey),
     /// The directory `decoded`.
     DecodedDir,
     /// A name in `decoded`, as bytes of one path component.
@@ -115,7 +115,7 @@ impl ViewPath {
             },
             ViewPath::ByOffsetDir => ByOffset::parse(name).map(ViewPath::ByOffset),
             ViewPath::ByTimeDir => ByTime::parse(name).map(ViewPath::ByTime),
-            ViewPath::ByKeyDir => free_name().map(ViewPath::ByKey),
+            ViewPath::ByKeyDir => ByKey::parse(name).map(ViewPath::ByKey),
             ViewPath::DecodedDir => free_name().map(ViewPath::Decoded),
             ViewPath::SegmentsDir => free_name().map(ViewPath::Segment),
             _ => Err(Refusal::not_found("what stands before the slash is no directory")),
@@ -142,7 +142,7 @@ impl ViewPath {
             ViewPath::Root => Vec::new(),
             ViewPath::ByOffset(name) => below("by-offset", name.to_string().as_bytes()),
             ViewPath::ByTime(name) => below("by-time", name.to_string().as_bytes()),
-            ViewPath::ByKey(name) => below("by-key", name),
+            ViewPath::ByKey(name) => below("by-key", &name.to_bytes()),
             ViewPath::Decoded(name) => below("decoded", name),
             ViewPath::Segment(name) => below("segments", name),
             fixed => ROOT.iter().find(|(_, path)| path == fixed).map_or_else(Vec::new, |(name, _)| name.as_bytes().to_vec()),
