@@ -96,6 +96,9 @@ by-offset/A..B    the values from A to before B, a line each; A.., ..B, A..=B (c
 by-time/T         a link to the first record at or after T; T..U, T.., ..U link to a range (T..U.jsonl)
                   T: 2h-ago, 1d12h-ago, PT2H-ago, now, today, yesterday, 2026-11-29, 2026-11-29T10:15[:30[.123]][Z],
                   @1700000000 (seconds), 1700000000 (seconds), 1700000000123 (milliseconds)
+by-key/K          the value of the last record with key K, K.offset its offset; there with -o by-key=ro|rw, or cleanup.policy=compact
+                  by-key=rw: echo v > K (one record from open to close), >> adds to the value, rm K (a tombstone), mv K L (one batch)
+                  %25 %2F %00 stand for % / NUL, % for the empty key, %@N for a key too long (N: its last record)
 decoded/          each segment as values (.txt) and envelopes (.jsonl); tail -F decoded/active.jsonl follows the log
 follow            blocks and gives the values that come from now on; follow.jsonl the envelopes; not listed
 segments/         the real files, byte for byte

@@ -147,7 +147,7 @@ pub(super) fn load(partition: &Partition, name: &str) -> Option<(Head, Table)> {
     let file = partition.directory().open(OsStr::new(name), Open::Read).ok()?;
     let first = read_up_to(&*file, 0, 12).ok()?;
     let head_len = u32_at(&first, 8)? as usize;
-    if first.get(..8)? != MAGIC || head_len > HEAD_MOST || head_len < BLOCK_LEN {
+    if first.get(..8)? != MAGIC || !(BLOCK_LEN..=HEAD_MOST).contains(&head_len) {
         return None;
     }
     let (head, shape) = Head::read(&read_up_to(&*file, 0, head_len).ok()?)?;

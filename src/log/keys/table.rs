@@ -214,7 +214,7 @@ impl Iterator for Sorted<'_> {
 
 #[inline]
 fn home(hash: KeyHash, homes: u64) -> u64 {
-    (u128::from(hash.high) * u128::from(homes) >> 64) as u64
+    ((u128::from(hash.high) * u128::from(homes)) >> 64) as u64
 }
 
 #[inline]
