@@ -197,6 +197,14 @@ fn a_lost_index_of_aborted_transactions_is_what_kafka_wrote() {
     }
     repair(&opened(copy.path()), &CAREFUL).expect("a repair");
     assert!(indexes.iter().map(|n| read(&copy, n)).eq(before));
+    // An entry for a marker that the log has not come to would hide what is written there.
+    let last = copy.names().into_iter().rfind(|n| n.ends_with(".log")).expect("a segment").replace(".log", ".txnindex");
+    let whole = fs::read(copy.path().join(&last)).unwrap_or_default();
+    let ahead = [7_i64, 1000, 1004, 1005].map(i64::to_be_bytes).concat();
+    copy.file(&last, &[&whole[..], &[0, 0], &ahead].concat());
+    assert!(findings(copy.path()) > 0);
+    repair(&opened(copy.path()), &CAREFUL).expect("a repair");
+    assert!(read(&copy, &last) == whole, "{last}");
     copy.file("leader-epoch-checkpoint", b"0\n9\n");
     repair(&opened(copy.path()), &CAREFUL).expect("a repair");
     // Kafka's has one more: an epoch that began at the log end, of which no batch tells.

@@ -225,6 +225,10 @@ pub(crate) fn look_at_index(
         if !within(entry.last) {
             let found = format!("offset {}", entry.last);
             tell(about("the offset of a marker in this segment", found).means("a broker recovers the segment at its start"));
+        } else if limit.is_none() && scan.damage_at_end().is_none() && entry.last >= scan.end_offset().get() {
+            let found = format!("offset {}", entry.last);
+            let means = "what is written there later, a broker's readers of committed records take for aborted";
+            tell(about("a marker before the log end", found).means(means));
         } else if right.last().is_some_and(|before| before.last >= entry.last) {
             let found = format!("offset {} behind a greater one", entry.last);
             tell(about("rising marker offsets", found).means("a broker may leave aborted transactions out"));
