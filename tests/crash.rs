@@ -10,6 +10,8 @@
 
 #[path = "crash/lies.rs"]
 mod lies;
+#[path = "crash/retention.rs"]
+mod retention;
 
 use lies::{Lie, LyingFileSystem};
 use offsetfs::error::Error;

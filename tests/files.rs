@@ -145,14 +145,14 @@ fn commands_are_understood_before_the_first_is_carried_out() {
     for (commands, kind) in [
         ("roll\nrol\n", ErrorKind::Invalid),
         ("roll\ndelete-before x", ErrorKind::Invalid),
-        ("roll\nretain\n", ErrorKind::NotSupported),
+        ("roll\ncompact\n", ErrorKind::NotSupported),
         (&format!("roll\n{}", " ".repeat(5000)), ErrorKind::Invalid),
     ] {
         assert_eq!(refused(&view, commands), kind, "{commands}");
     }
     assert_eq!(view.control(b"roll\n\xff").expect_err("no text").kind(), ErrorKind::Invalid);
     assert_eq!(list(&view, "decoded").len(), 2 + 2, "nothing was rolled");
-    assert!(text(&view, "errors").contains(" ctl EINVAL - `rol` is no command; ctl knows sync, roll and delete-before N\n"));
+    assert!(text(&view, "errors").contains(" ctl EINVAL - `rol` is no command; ctl knows sync, roll, delete-before N and retain\n"));
     view.control(b"\n roll \r\nsync\n\n").expect("blanks and empty lines do not count");
     assert_eq!(list(&view, "decoded").len(), 4 + 2);
     let status: Value = serde_json::from_str(&text(&view, "status.json")).expect("an object");

@@ -10,6 +10,7 @@ mod mount;
 mod options;
 mod pretty;
 mod recover;
+mod retain;
 mod tail;
 mod targets;
 mod tree;
@@ -155,6 +156,8 @@ enum Command {
     Dump(dump::DumpArgs),
     /// Cut the torn tail, make indexes anew, finish what was interrupted.
     Recover(recover::RecoverArgs),
+    /// Remove old segments, by Kafka's rules of age, size and log start offset.
+    Retain(retain::RetainArgs),
     /// Print what a shell needs to complete commands and options.
     Completions {
         /// The shell.
@@ -236,6 +239,7 @@ fn run(command: Command) -> Outcome {
         Command::Check(args) => check::run(&args),
         Command::Dump(args) => dump::command(&args),
         Command::Recover(args) => recover::run(&args),
+        Command::Retain(args) => retain::run(&args),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { command } => manual::man(command.as_deref()),
         Command::Append { source, create, take_over, format } => tree::append(&source, create, take_over, &format),

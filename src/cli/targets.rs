@@ -2,9 +2,12 @@
 
 use super::{Exit, Failure};
 use crate::io::{Directory, FileSystem, Kind};
+use crate::log::config::LogConfig;
 use crate::log::listing;
-use crate::source::access::parent_of;
+use crate::log::segment::OpenSegments;
+use crate::source::access::{self, Access, Wish, parent_of};
 use crate::source::data_dir::DataDir;
+use crate::source::local::{Local, OPEN_SEGMENTS_MOST};
 use crate::types::TopicPartition;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsStr;
@@ -60,6 +63,21 @@ pub(super) fn targets(fs: &Arc<dyn FileSystem>, source: &Path) -> Result<Vec<Tar
     let name = path.file_name().map_or_else(|| "log".into(), |n| n.to_string_lossy());
     let name = TopicPartition::from_directory_name(&name).unwrap_or(TopicPartition { topic: name.into_owned(), partition: 0 });
     Ok(vec![Target { within: None, dir, parent: parent_of(&**fs, &path), name }])
+}
+
+/// The partition of a target as a source: for reading, or with the locks of a writer where its directory may be written to.
+///
+/// # Errors
+/// Who holds it, or why it is not to be written to: [`Exit::No`]; what the system says.
+pub(super) fn open(fs: &Arc<dyn FileSystem>, target: &Target, wish: Wish, config: LogConfig) -> Result<Local, Failure> {
+    let access = access::decide(&target.dir, target.parent.as_ref(), wish)?;
+    if let (Access::ReadOnly(reason), false) = (&access, wish == Wish::ReadOnly) {
+        return Err(Failure::new(Exit::No, reason));
+    }
+    let opened = Arc::new(OpenSegments::new(OPEN_SEGMENTS_MOST));
+    // What is asked for is done here and now, and nothing else by itself.
+    let config = LogConfig { maintenance: false, ..config };
+    Ok(Local::with_access(target.dir.clone(), target.parent.clone(), target.name.clone(), config, fs.clock(), opened, access)?)
 }
 
 /// A bar of bytes on standard error, if that is a terminal; else one that is not drawn.

@@ -183,10 +183,18 @@ impl Committer {
     /// # Errors
     /// As [`Writer::roll_now`].
     pub fn roll(&self) -> Result<bool> {
-        let Some(mut writer) = self.shared.take_writer()? else { return Ok(false) };
-        let rolled = writer.roll_now();
+        self.with_writer(Writer::roll_now)
+    }
+
+    /// Does what must not meet an append: the writer is the work's while it lasts, and appends wait.
+    ///
+    /// # Errors
+    /// Those of the work; [`Error::Closed`], [`Error::Poisoned`]; what the system says where the log is made ready for writing.
+    pub(crate) fn with_writer<T>(&self, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+        let Some(mut writer) = self.shared.take_writer()? else { return Err(Error::Closed) };
+        let done = work(&mut writer);
         self.shared.put_writer(writer, Vec::new());
-        rolled
+        done
     }
 
     /// Why appends are refused, after a failed fsync.

@@ -15,6 +15,41 @@ pub enum Isolation {
     ReadCommitted,
 }
 
+/// What becomes of old records: `cleanup.policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanupPolicy {
+    /// Segments go by age and size (Kafka's default).
+    pub delete: bool,
+    /// Of the records of a key only the latest stays.
+    pub compact: bool,
+}
+
+impl Default for CleanupPolicy {
+    fn default() -> CleanupPolicy {
+        CleanupPolicy { delete: true, compact: false }
+    }
+}
+
+impl CleanupPolicy {
+    /// Reads a list of names with commas between them; it may be empty.
+    fn parse(text: &str) -> Option<CleanupPolicy> {
+        let mut policy = CleanupPolicy { delete: false, compact: false };
+        for name in text.split([',', '+']).map(str::trim).filter(|name| !name.is_empty()) {
+            match name {
+                "delete" => policy.delete = true,
+                "compact" => policy.compact = true,
+                _ => return None,
+            }
+        }
+        Some(policy)
+    }
+
+    fn text(self) -> String {
+        let names = [("compact", self.compact), ("delete", self.delete)];
+        names.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect::<Vec<_>>().join(",")
+    }
+}
+
 /// The settings of a log. Every field is named after Kafka's setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
@@ -44,6 +79,33 @@ pub struct LogConfig {
     pub flush_messages: u64,
     /// `flush.ms`: records lie unsynced for at most so many milliseconds. Default forever (2^63-1).
     pub flush_ms: u64,
+    /// `cleanup.policy`: what becomes of old records, once maintenance is asked for. Default `delete`; `compact`, both, or none.
+    pub cleanup_policy: CleanupPolicy,
+    /// `retention.ms`: a segment whose newest record is older than this may go, in milliseconds. Default 7 days, at least -1 (never).
+    pub retention_ms: i64,
+    /// `retention.bytes`: the oldest segments may go while the others have so many bytes. Default -1 (never); any negative number means that.
+    pub retention_bytes: i64,
+    /// `file.delete.delay.ms`: the files of a segment that went are unlinked so many milliseconds later. Default 60000.
+    pub file_delete_delay_ms: u64,
+    /// `delete.retention.ms`: tombstones and markers stay so many milliseconds after the first compaction that met them. Default 1 day.
+    pub delete_retention_ms: u64,
+    /// `min.compaction.lag.ms`: records younger than this are not compacted, in milliseconds. Default 0.
+    pub min_compaction_lag_ms: u64,
+    /// `max.compaction.lag.ms`: a record older than this makes compaction due, in milliseconds. Default never (2^63-1), at least 1.
+    pub max_compaction_lag_ms: u64,
+    /// `min.cleanable.dirty.ratio`: compaction is due when more than this share of the log was not compacted yet. Default 0.5, 0 to 1.
+    pub min_cleanable_dirty_ratio: f64,
+    /// `log.cleaner.dedupe.buffer.size`: the memory for the keys of one compaction, in bytes; a key takes 24. Default 128 MiB, at least 1024.
+    pub dedupe_buffer_size: u64,
+    /// `producer.id.expiration.ms`: the last batch of a producer that wrote nothing for so many milliseconds is not kept for its sake. Default 1 day,
+    /// at least 1.
+    pub producer_id_expiration_ms: u64,
+    /// `log.retention.check.interval.ms`: how often maintenance looks for segments that may go, in milliseconds. Default 5 minutes, at least 1.
+    pub retention_check_interval_ms: u64,
+    /// `log.cleaner.backoff.ms`: how often maintenance looks whether compaction is due, in milliseconds. Default 15 seconds, at least 1.
+    pub cleaner_backoff_ms: u64,
+    /// `maintenance`: a writable mount deletes and compacts by itself, as the settings above say. Default off: it never does.
+    pub maintenance: bool,
     /// `isolation`: what readers see.
     pub isolation: Isolation,
     /// `batch.decoded.max.bytes`: a compressed batch larger than this once decoded is refused. Default 64 MiB. At least 1024.
@@ -66,6 +128,19 @@ impl Default for LogConfig {
             log_append_time: false,
             flush_messages: i64::MAX as u64,
             flush_ms: i64::MAX as u64,
+            cleanup_policy: CleanupPolicy::default(),
+            retention_ms: 7 * 24 * 60 * 60 * 1000,
+            retention_bytes: -1,
+            file_delete_delay_ms: 60_000,
+            delete_retention_ms: 24 * 60 * 60 * 1000,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX as u64,
+            min_cleanable_dirty_ratio: 0.5,
+            dedupe_buffer_size: 128 << 20,
+            producer_id_expiration_ms: 24 * 60 * 60 * 1000,
+            retention_check_interval_ms: 5 * 60 * 1000,
+            cleaner_backoff_ms: 15_000,
+            maintenance: false,
             isolation: Isolation::ReadUncommitted,
             batch_decoded_max_bytes: 64 << 20,
         }
@@ -96,6 +171,14 @@ fn number(text: &str, from: u64, to: u64) -> Option<u64> {
         return None;
     }
     text.parse().ok().filter(|n| (from..=to).contains(n))
+}
+
+fn signed(text: &str, from: i64) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok().filter(|n| *n >= from)
 }
 
 fn level(text: &str, from: i32, to: i32) -> Option<i32> {
@@ -205,6 +288,97 @@ pub const SETTINGS: &[Setting] = &[
         get: |c| c.flush_ms.to_string(),
     },
     Setting {
+        name: "cleanup.policy",
+        values: "delete, compact, compact+delete, or nothing",
+        meaning: "what becomes of old records where maintenance is asked for",
+        set: |c, t| CleanupPolicy::parse(t).map(|policy| c.cleanup_policy = policy),
+        get: |c| c.cleanup_policy.text(),
+    },
+    Setting {
+        name: "retention.ms",
+        values: "milliseconds, from -1 (never)",
+        meaning: "a segment whose newest record is older than this may go",
+        set: |c, t| signed(t, -1).map(|n| c.retention_ms = n),
+        get: |c| c.retention_ms.to_string(),
+    },
+    Setting {
+        name: "retention.bytes",
+        values: "bytes; below 0: never",
+        meaning: "the oldest segments may go while the others have so many bytes",
+        set: |c, t| signed(t, i64::MIN).map(|n| c.retention_bytes = n),
+        get: |c| c.retention_bytes.to_string(),
+    },
+    Setting {
+        name: "file.delete.delay.ms",
+        values: "milliseconds, from 0",
+        meaning: "the files of a segment that went are unlinked so much later",
+        set: |c, t| number(t, 0, FOREVER).map(|n| c.file_delete_delay_ms = n),
+        get: |c| c.file_delete_delay_ms.to_string(),
+    },
+    Setting {
+        name: "delete.retention.ms",
+        values: "milliseconds, from 0",
+        meaning: "tombstones and markers stay so long after the first compaction that met them",
+        set: |c, t| number(t, 0, FOREVER).map(|n| c.delete_retention_ms = n),
+        get: |c| c.delete_retention_ms.to_string(),
+    },
+    Setting {
+        name: "min.compaction.lag.ms",
+        values: "milliseconds, from 0",
+        meaning: "records younger than this are not compacted",
+        set: |c, t| number(t, 0, FOREVER).map(|n| c.min_compaction_lag_ms = n),
+        get: |c| c.min_compaction_lag_ms.to_string(),
+    },
+    Setting {
+        name: "max.compaction.lag.ms",
+        values: "milliseconds, from 1",
+        meaning: "a record older than this that was not compacted makes compaction due",
+        set: |c, t| number(t, 1, FOREVER).map(|n| c.max_compaction_lag_ms = n),
+        get: |c| c.max_compaction_lag_ms.to_string(),
+    },
+    Setting {
+        name: "min.cleanable.dirty.ratio",
+        values: "0 to 1",
+        meaning: "compaction is due when more than this share of the log was not compacted yet",
+        set: |c, t| t.parse().ok().filter(|n| (0.0..=1.0).contains(n)).map(|n| c.min_cleanable_dirty_ratio = n),
+        get: |c| c.min_cleanable_dirty_ratio.to_string(),
+    },
+    Setting {
+        name: "log.cleaner.dedupe.buffer.size",
+        values: "bytes, from 1024",
+        meaning: "the memory for the keys of one compaction; a key takes 24 bytes",
+        set: |c, t| number(t, 1024, FOREVER).map(|n| c.dedupe_buffer_size = n),
+        get: |c| c.dedupe_buffer_size.to_string(),
+    },
+    Setting {
+        name: "producer.id.expiration.ms",
+        values: "milliseconds, from 1",
+        meaning: "the last batch of a producer that wrote nothing for so long is not kept for its sake",
+        set: |c, t| number(t, 1, FOREVER).map(|n| c.producer_id_expiration_ms = n),
+        get: |c| c.producer_id_expiration_ms.to_string(),
+    },
+    Setting {
+        name: "log.retention.check.interval.ms",
+        values: "milliseconds, from 1",
+        meaning: "how often maintenance looks for segments that may go",
+        set: |c, t| number(t, 1, FOREVER).map(|n| c.retention_check_interval_ms = n),
+        get: |c| c.retention_check_interval_ms.to_string(),
+    },
+    Setting {
+        name: "log.cleaner.backoff.ms",
+        values: "milliseconds, from 1",
+        meaning: "how often maintenance looks whether compaction is due",
+        set: |c, t| number(t, 1, FOREVER).map(|n| c.cleaner_backoff_ms = n),
+        get: |c| c.cleaner_backoff_ms.to_string(),
+    },
+    Setting {
+        name: "maintenance",
+        values: "on, off",
+        meaning: "whether a writable mount deletes and compacts by itself",
+        set: |c, t| ["off", "on"].iter().position(|word| *word == t).map(|at| c.maintenance = at == 1),
+        get: |c| if c.maintenance { "on" } else { "off" }.to_owned(),
+    },
+    Setting {
         name: "isolation",
         values: "read_uncommitted, read_committed",
         meaning: "whether records of aborted and open transactions are shown",
@@ -282,6 +456,12 @@ mod tests {
             ("segment.bytes", "2147483648"),
             ("compression.type", "brotli"),
             ("compression.gzip.level", "0"),
+            ("retention.ms", "-2"),
+            ("retention.ms", "+1"),
+            ("cleanup.policy", "Compact"),
+            ("min.cleanable.dirty.ratio", "1.1"),
+            ("min.cleanable.dirty.ratio", "NaN"),
+            ("maintenance", "yes"),
         ] {
             assert!(config.set(name, bad).is_err(), "{name}={bad}");
         }

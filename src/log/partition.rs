@@ -14,6 +14,7 @@ use crate::log::decoded::DecodedBatches;
 use crate::log::index::{OffsetIndex, used_offset_bytes};
 use crate::log::listing::{self, Listing, LogFile};
 use crate::log::names;
+use crate::log::removal::Waste;
 use crate::log::scan::{Scan, Scope, Tail, scan};
 use crate::log::segment::{OpenSegment, OpenSegments, Role, Segment};
 use crate::log::transactions::Transactions;
@@ -131,6 +132,8 @@ pub struct Partition {
     pub(crate) opened: Arc<OpenSegments>,
     pub(crate) decoded: DecodedBatches,
     pub(crate) transactions: Mutex<Transactions>,
+    /// Files that retention or compaction took, until they are unlinked.
+    pub(crate) waste: Waste,
     strange: Mutex<Vec<String>>,
 }
 
@@ -173,6 +176,7 @@ impl Partition {
             opened,
             decoded: DecodedBatches::default(),
             transactions: Mutex::new(Transactions::default()),
+            waste: Waste::default(),
             strange: Mutex::new(found.strange.clone()),
         };
         {
@@ -277,6 +281,18 @@ impl Partition {
 
     pub(crate) fn publish_layout(&self, segments: Vec<Arc<Segment>>) {
         self.layout.store(Arc::new(Layout::new(segments)));
+    }
+
+    /// Publishes the segments from a base offset on; those before it are not the log's any more. Readers who have them keep them. The caller has the
+    /// writer, so that no other layout is published meanwhile.
+    pub(crate) fn publish_without(&self, first: Offset) {
+        let kept = self.layout_full().segments.iter().filter(|s| s.base_offset() >= first).cloned().collect();
+        self.publish_layout(kept);
+    }
+
+    /// The files that were taken from the log and wait to be unlinked.
+    pub fn waste(&self) -> &Waste {
+        &self.waste
     }
 
     /// Raises the log start offset, durably, and lets readers see it at once: what lies before it does not exist any more. No byte moves.

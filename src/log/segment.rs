@@ -5,7 +5,7 @@
 use crate::error::{Error, Result};
 use crate::io::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::io::sync::{ArcSwapOption, Mutex};
-use crate::io::{Directory, Map, Metadata, Open, read_up_to};
+use crate::io::{Directory, File, Map, Metadata, Open, read_up_to};
 use crate::log::index::{used_offset_bytes, used_time_bytes};
 use crate::log::names;
 use crate::log::scan::Scan;
@@ -202,7 +202,7 @@ impl Segment {
         if let Some(open) = self.open.load_full().filter(|o| !o.is_broken()) {
             return Ok(open);
         }
-        let file = dir.open(OsStr::new(&*self.log_name), Open::Read).map_err(|e| Error::io("open", &self.log_name, e))?;
+        let file = self.open_log(dir).map_err(|e| Error::io("open", &self.log_name, e))?;
         let len = match role {
             Role::Sealed => self.end(),
             Role::Last => self.end().max(segment_bytes).min(LOG_LEN_MAX),
@@ -213,6 +213,20 @@ impl Segment {
         let open = Arc::new(OpenSegment { instance: Instance::next(), log, index, timeindex, scan: None });
         self.set_open(open.clone(), cache);
         Ok(open)
+    }
+
+    /// The `.log` that this segment was made of. One that retention or compaction took meanwhile is still there under another name for a while.
+    fn open_log(&self, dir: &dyn Directory) -> io::Result<Arc<dyn File>> {
+        let taken = format!("{}{}", self.log_name, names::DELETED);
+        for name in [&*self.log_name, &taken] {
+            match dir.open(OsStr::new(name), Open::Read) {
+                Ok(file) if file.metadata()?.inode == self.inode => return Ok(file),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
     }
 
     fn open_index(&self, dir: &dyn Directory, suffix: &str, role: Role, used: fn(&[u8]) -> usize) -> Result<IndexBytes> {
@@ -265,7 +279,7 @@ impl Segment {
 }
 
 /// Reads the entries of an index whose zero tail may be long: what is read grows with the entries, not with the file.
-fn read_used(file: &dyn crate::io::File, len: u64, used: fn(&[u8]) -> usize) -> io::Result<Vec<u8>> {
+fn read_used(file: &dyn File, len: u64, used: fn(&[u8]) -> usize) -> io::Result<Vec<u8>> {
     let mut wanted = 64 << 10;
     loop {
         let mut bytes = read_up_to(file, 0, wanted.min(len as usize))?;

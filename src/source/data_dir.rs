@@ -76,7 +76,23 @@ impl DataDir {
         let access = access::decide(&dir, Some(&dir), wish)?;
         let opened = Arc::new(OpenSegments::new(OPEN_SEGMENTS_MOST));
         let parent = access::parent_of(&**fs, path);
-        Ok(DataDir { dir, parent, clock: fs.clock(), config, access, opened, opening: Mutex::new(()), state: Mutex::default() })
+        let data = DataDir { dir, parent, clock: fs.clock(), config, access, opened, opening: Mutex::new(()), state: Mutex::default() };
+        if data.config.maintenance && data.read_only().is_none() {
+            data.open_all()?;
+        }
+        Ok(data)
+    }
+
+    /// Opens every partition, for maintenance does not wait until somebody looks. One that cannot be opened is told.
+    fn open_all(&self) -> Result<()> {
+        let contents = self.contents()?;
+        let partitions = contents.topics.iter().flat_map(|(topic, numbers)| numbers.iter().map(move |n| format!("{topic}-{n}")));
+        for folder in partitions {
+            if let Err(error) = self.partition(&folder) {
+                self.state.lock().events.push(format!("{folder}: no maintenance: {error}"));
+            }
+        }
+        Ok(())
     }
 
     /// Why nothing can be appended; `None` where it can.

@@ -13,9 +13,10 @@ use crate::log::prepare::prepare;
 use crate::log::seek::{Absent, Found};
 use crate::log::segment::OpenSegments;
 use crate::log::walk::{Item, Look, Walk};
-use crate::log::{checkpoint, listing};
+use crate::log::{checkpoint, listing, retention};
 use crate::source::access::{self, Access, Locks, Wish};
-use crate::source::{Batches, Control, Keys, Maintenance, RecoveryStep, SegmentSpan, Shared, Source, Status};
+use crate::source::upkeep::Upkeep;
+use crate::source::{Batches, Control, Keys, Maintenance, Outlook, RecoveryStep, SegmentSpan, Shared, Source, Status};
 use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -42,7 +43,8 @@ pub struct Options {
 pub struct Local {
     partition: Arc<Partition>,
     keys: KeyIndex,
-    committer: Option<Committer>,
+    committer: Option<Arc<Committer>>,
+    upkeep: Option<Arc<Upkeep>>,
     read_only: Option<String>,
     locks: Option<Arc<Locks>>,
     /// Whether `.kafka_cleanshutdown` was taken away and has to be put back after a clean close.
@@ -107,7 +109,7 @@ impl Local {
             Access::ReadOnly(reason) => {
                 let partition = Arc::new(partition);
                 let keys = key_index(&partition);
-                return Ok(Local { partition, keys, committer: None, read_only: Some(reason), locks: None, clean_mark });
+                return Ok(Local { partition, keys, committer: None, upkeep: None, read_only: Some(reason), locks: None, clean_mark });
             }
             Access::Writable(locks) => Arc::new(locks),
         };
@@ -118,9 +120,10 @@ impl Local {
         }
         let before = locks.took_over().then(|| take_clean_mark(parent, clean_mark.clone()));
         let partition = Arc::new(partition);
-        let committer = Committer::new(partition.clone(), before)?;
+        let committer = Arc::new(Committer::new(partition.clone(), before)?);
+        let upkeep = Upkeep::new(partition.clone(), committer.clone())?;
         let keys = key_index(&partition);
-        Ok(Local { partition, keys, committer: Some(committer), read_only: None, locks: Some(locks), clean_mark })
+        Ok(Local { partition, keys, committer: Some(committer), upkeep: Some(upkeep), read_only: None, locks: Some(locks), clean_mark })
     }
 
     /// The partition, for tools that look below the tree.
@@ -130,7 +133,12 @@ impl Local {
 
     /// The appending side; `None` where nothing can be appended.
     pub fn committer(&self) -> Option<&Committer> {
-        self.committer.as_ref()
+        self.committer.as_deref()
+    }
+
+    /// Retention, and what it leaves to do; `None` where nothing may be written.
+    pub fn upkeep(&self) -> Option<&Arc<Upkeep>> {
+        self.upkeep.as_ref()
     }
 
     pub(crate) fn key_index(&self) -> &KeyIndex {
@@ -233,7 +241,9 @@ impl Source for Local {
         // Not only behind the end: retention may have taken the record, or a cut and another append replaced it.
         self.partition.refresh()?;
         let mut found = self.partition.record(offset, patience);
-        if self.partition.is_foreign() && matches!(found, Err(Error::Io { .. } | Error::Truncated { .. })) {
+        let is_gone = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+        let foreign = self.partition.is_foreign();
+        if matches!(&found, Err(error) if is_gone(error) || (foreign && matches!(error, Error::Io { .. } | Error::Truncated { .. }))) {
             // Files may have gone meanwhile: the directory is looked at again, once.
             self.partition.refresh()?;
             found = self.partition.record(offset, patience);
@@ -470,6 +480,12 @@ impl Source for Local {
                 what: "not closed well: the first append checks from here on and makes the indexes anew".to_owned(),
             });
         }
+        let plan = retention::plan(partition, patience)?;
+        if let Some(log_start) = plan.first_kept() {
+            let automatic = self.committer.is_some() && partition.config().maintenance;
+            let segments = plan.removals.len() as u64;
+            status.retention = Some(Outlook { segments, bytes: plan.bytes(), log_start, automatic });
+        }
         for segment in &layout.segments {
             let Some(open) = segment.opened() else { continue };
             for damage in open.as_ref().and_then(|o| o.scan.as_ref()).map(|s| s.damage.as_slice()).unwrap_or_default() {
@@ -480,7 +496,7 @@ impl Source for Local {
         if let Some(last) = status.last_timestamp.filter(|t| t.get() > self.now().get().saturating_add(AHEAD_MS)) {
             status.warnings.push(format!("the last record's time, {last} ms, lies over a day ahead of the clock"));
         }
-        if let Some(reason) = self.committer.as_ref().and_then(Committer::poisoned) {
+        if let Some(reason) = self.committer().and_then(Committer::poisoned) {
             status.warnings.push(format!("appends are refused: {reason}"));
         }
         Ok(status)
@@ -516,7 +532,8 @@ impl Source for Local {
 
     fn take_events(&self) -> Vec<String> {
         let mut events = self.partition.take_strange();
-        events.extend(self.committer.iter().flat_map(Committer::take_said));
+        events.extend(self.committer.iter().flat_map(|c| c.take_said()));
+        events.extend(self.upkeep.iter().flat_map(|u| u.take_events()));
         events
     }
 
@@ -528,7 +545,8 @@ impl Source for Local {
     fn close(&self) -> Result<()> {
         // Only the first close can vouch for the log.
         let put_back = std::mem::take(&mut *self.clean_mark.lock());
-        let closed = self.committer.as_ref().map_or(Ok(()), Committer::close);
+        let unlinked = self.upkeep.as_ref().map_or(Ok(()), |u| u.stop());
+        let closed = self.committer().map_or(Ok(()), Committer::close).and(unlinked);
         if closed.is_ok()
             && let Ok(bounds) = self.bounds(Patience::MayBlock)
         {
@@ -542,6 +560,15 @@ impl Source for Local {
             locks.release_broker();
         }
         closed
+    }
+}
+
+impl Drop for Local {
+    /// The thread of the upkeep ends with the log that it serves.
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.upkeep.as_ref().map(|u| u.stop()) {
+            log::error!("{}: {error}", self.partition.name());
+        }
     }
 }
 

@@ -1,15 +1,17 @@
-//! What is done to a log beyond reading and appending: rolling, deleting from the front, checking; and how it is stored, in numbers.
+//! What is done to a log beyond reading and appending: rolling, deleting from the front, retention, checking; and how it is stored, in numbers.
 
 use crate::error::{Error, Result};
 use crate::log::check::{self, Report};
 use crate::log::commit::Committer;
 use crate::log::decoded::CacheCounts;
 use crate::log::index::{OFFSET_ENTRY_LEN, TIME_ENTRY_LEN};
-use crate::log::names;
-use crate::source::Source;
+use crate::log::{names, retention};
 use crate::source::local::Local;
+use crate::source::upkeep::Upkeep;
+use crate::source::{RetentionPlan, Source};
 use crate::types::{Offset, Patience};
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 /// How the log is stored, in numbers. Segments whose indexes are not open count by the length of their files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,18 @@ pub trait Maintenance {
     /// [`Error::OutOfRange`] for an offset beyond the log end; [`Error::ReadOnly`]; what the system says.
     fn delete_before(&self, offset: Offset) -> Result<Offset>;
 
+    /// What retention would take now, and why; nothing is done.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn retention(&self) -> Result<RetentionPlan>;
+
+    /// Takes the segments that retention names, durably, and returns what went. Who has them open keeps them.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Poisoned`]; what the system says.
+    fn retain(&self) -> Result<RetentionPlan>;
+
     /// Looks at every batch, record and index entry. `progress` is told the bytes done and all of them.
     ///
     /// # Errors
@@ -58,7 +72,15 @@ pub trait Maintenance {
 
 impl Local {
     fn writing(&self) -> Result<&Committer> {
-        self.committer().ok_or_else(|| Error::ReadOnly { reason: self.read_only().unwrap_or_default().to_owned() })
+        self.committer().ok_or_else(|| self.refusal())
+    }
+
+    fn upkeeping(&self) -> Result<&Arc<Upkeep>> {
+        self.upkeep().ok_or_else(|| self.refusal())
+    }
+
+    fn refusal(&self) -> Error {
+        Error::ReadOnly { reason: self.read_only().unwrap_or_default().to_owned() }
     }
 }
 
@@ -68,10 +90,15 @@ impl Maintenance for Local {
     }
 
     fn delete_before(&self, offset: Offset) -> Result<Offset> {
-        self.writing()?;
-        let partition = self.partition();
-        partition.may_write()?;
-        partition.delete_before(offset)
+        self.upkeeping()?.delete_before(offset)
+    }
+
+    fn retention(&self) -> Result<RetentionPlan> {
+        retention::plan(self.partition(), Patience::MayBlock)
+    }
+
+    fn retain(&self) -> Result<RetentionPlan> {
+        self.upkeeping()?.retain()
     }
 
     fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {

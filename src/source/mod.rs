@@ -9,6 +9,7 @@ pub mod data_dir;
 pub mod keys;
 pub mod local;
 pub mod maintenance;
+pub mod upkeep;
 
 pub use crate::error::{Corruption, Error, Result};
 pub use crate::log::batch::BatchHeader;
@@ -22,6 +23,7 @@ pub use crate::log::handle::{Body, Record};
 pub use crate::log::keys::{KeySink, Latest};
 pub use crate::log::partition::Bounds;
 pub use crate::log::record::{ControlType, control_type};
+pub use crate::log::retention::Plan as RetentionPlan;
 pub use crate::log::seek::{Absent, Found};
 pub use crate::log::transactions::OpenTransaction;
 pub use crate::log::verified::batches_known_and_computed;
@@ -79,8 +81,23 @@ pub struct Status {
     pub recovery: Vec<RecoveryStep>,
     /// What was done before the first append of this mount, in sentences.
     pub recovered: Vec<String>,
+    /// What retention would take now; `None` for nothing.
+    pub retention: Option<Outlook>,
     /// What deserves a look, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// What retention would take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// So many segments, from the oldest on.
+    pub segments: u64,
+    /// The bytes of their logs.
+    pub bytes: u64,
+    /// The log start offset would then be at least this.
+    pub log_start: Offset,
+    /// Whether it will be done without a command.
+    pub automatic: bool,
 }
 
 /// A segment by its offsets.

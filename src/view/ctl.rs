@@ -25,7 +25,12 @@ enum Command {
     Roll,
     /// Raise the log start offset.
     DeleteBefore(Offset),
+    /// Take the segments that retention names.
+    Retain,
 }
+
+/// What there is, for who typed something else.
+const KNOWN: &str = "sync, roll, delete-before N and retain";
 
 impl Command {
     fn parse(line: &str) -> Result<Command, Error> {
@@ -37,11 +42,9 @@ impl Command {
                 Some(offset) => Ok(Command::DeleteBefore(offset)),
                 None => Err(Error::new(ErrorKind::Invalid, format!("delete-before takes an offset (decimal, no sign), not `{number}`"))),
             },
-            ["retain" | "compact", ..] => {
-                let reason = format!("`{}` is not in this version; it knows sync, roll and delete-before N", words[0]);
-                Err(Error::new(ErrorKind::NotSupported, reason))
-            }
-            _ => Err(Error::new(ErrorKind::Invalid, format!("`{line}` is no command; ctl knows sync, roll and delete-before N"))),
+            ["retain"] => Ok(Command::Retain),
+            ["compact", ..] => Err(Error::new(ErrorKind::NotSupported, format!("`compact` is not in this version; ctl knows {KNOWN}"))),
+            _ => Err(Error::new(ErrorKind::Invalid, format!("`{line}` is no command; ctl knows {KNOWN}"))),
         }
     }
 
@@ -65,6 +68,13 @@ impl Command {
                 let start = maintenance.delete_before(offset)?;
                 Ok(format!("the log start offset is {start}"))
             }
+            Command::Retain => {
+                let taken = maintenance.retain()?;
+                Ok(match taken.first_kept() {
+                    Some(first) => format!("{} segments of {} bytes went; offsets begin at {first}", taken.removals.len(), taken.bytes()),
+                    None => "no segment may go".to_owned(),
+                })
+            }
         }
     }
 }
@@ -75,6 +85,7 @@ impl fmt::Display for Command {
             Command::Sync => f.write_str("sync"),
             Command::Roll => f.write_str("roll"),
             Command::DeleteBefore(offset) => write!(f, "delete-before {offset}"),
+            Command::Retain => f.write_str("retain"),
         }
     }
 }
@@ -137,15 +148,24 @@ mod tests {
             ("roll", Command::Roll),
             ("delete-before 0", Command::DeleteBefore(offset(0))),
             ("delete-before   12350", Command::DeleteBefore(offset(12_350))),
+            ("retain", Command::Retain),
         ] {
             assert_eq!(Command::parse(line), Ok(command), "{line}");
         }
-        for line in ["Sync", "sync now", "delete-before", "delete-before -1", "delete-before 007", "delete-before 1 2", "rm -rf", "roll;"] {
+        for line in [
+            "Sync",
+            "sync now",
+            "delete-before",
+            "delete-before -1",
+            "delete-before 007",
+            "delete-before 1 2",
+            "rm -rf",
+            "roll;",
+            "retain all",
+        ] {
             assert_eq!(Command::parse(line).unwrap_err().kind(), ErrorKind::Invalid, "{line}");
         }
-        for line in ["retain", "compact"] {
-            assert_eq!(Command::parse(line).unwrap_err().kind(), ErrorKind::NotSupported, "{line}");
-        }
-        assert!(Command::parse("no such").unwrap_err().reason().contains("sync, roll and delete-before N"));
+        assert_eq!(Command::parse("compact").unwrap_err().kind(), ErrorKind::NotSupported);
+        assert!(Command::parse("no such").unwrap_err().reason().contains(KNOWN));
     }
 }

@@ -30,6 +30,9 @@ pub(crate) fn status_json(source: &dyn Source, status: &Status, commands: &[Stri
         "recovery": status.recovery.iter()
             .map(|r| json!({"file": r.file, "position": r.position, "bytes": r.bytes, "what": r.what})).collect::<Vec<_>>(),
         "recovered": status.recovered,
+        "retention": status.retention.map(|r| json!({
+            "segments": r.segments, "bytes": r.bytes, "log_start_offset": r.log_start.get(), "automatic": r.automatic
+        })),
         "commands": commands,
         "warnings": status.warnings,
     });
@@ -57,6 +60,7 @@ pub(crate) fn status_text(status: &Map<String, Value>, zone: &Zone) -> String {
                 }
                 continue;
             }
+            Value::Object(_) => one_line(value),
             other => other.to_string(),
         };
         let _ = writeln!(text, "{name}: {shown}");
@@ -105,7 +109,8 @@ segments/         the real files, byte for byte
 status, status.json   what it is; errors: why something was refused, last lines newest; metrics: counters for Prometheus
 config            name=value a line; a line `# ...` before them says where the values come from
 check             reading it checks every batch and index entry: a finding a line, then a summary; `# ...` tells how far it is
-ctl               echo roll > ctl; commands: sync, roll, delete-before N (records before N do not exist any more)
+ctl               echo roll > ctl; commands: sync, roll, delete-before N (records before N do not exist any more),
+                  retain (segments that are too old or too many go)
 
 No record at N: no such file, and `errors` says why. Damaged: Input/output error, and `errors` says where.
 A shell does not show the error of a failed close in a redirection: look into `errors` after > append.

@@ -1,4 +1,4 @@
-//! P30 and P33 to P37: what lasts. P31 and P32 need root and stand in `tests/load.rs`.
+//! P30, P33 to P37 and P44: what lasts. P31 and P32 need root and stand in `tests/load.rs`.
 
 use super::common::encode::Batch;
 use super::common::partition::PartitionDir;
@@ -132,4 +132,23 @@ fn p37_a_signal_ends_it_well() {
         assert!(fs::metadata(source.join("00000000000000000000.index")).expect("an index").len() < 4096, "{signal:?}: trimmed");
         assert_eq!(Mounted::new(&source, &["-o", "ro"]).text("by-offset/last"), "begun", "{signal:?}");
     }
+}
+
+#[test]
+fn p44_nothing_goes_unless_it_was_told_to() {
+    let old = |base: i64| Batch::plain(base, 5, T0 + base).encode();
+    let dir = PartitionDir::new("demo-0");
+    dir.segment(0, &old(0), &[], &[]);
+    dir.segment(5, &old(5), &[], &[]);
+    // Tried at once and every 50 ms, where it is tried at all.
+    let often = "log.retention.check.interval.ms=50,retention.ms=1,retention.bytes=0";
+    let m = Mounted::new(dir.path(), &["-o", often]);
+    assert!(m.text("status").contains("retention: segments 2, bytes 240, log_start_offset 10, automatic false"), "{}", m.text("status"));
+    m.sh("echo new > append");
+    soon("a record", || m.text("by-offset/earliest..").ends_with("new\n"));
+    assert_eq!(m.text("by-offset/earliest..").lines().count(), 11);
+    drop(m);
+    let m = Mounted::new(dir.path(), &["-o", &format!("maintenance=on,{often}")]);
+    soon("an empty log", || m.text("status").contains("\nlog_start_offset: 11\n"));
+    assert_eq!(m.text("by-offset/earliest.."), "");
 }

@@ -1,0 +1,208 @@
+//! What is done to a log between appends: retention, the unlinking of what it took, and when each is due.
+//!
+//! Nothing is deleted here that nobody asked for: without the setting `maintenance` only an explicit call acts, and a thread exists only while files
+//! wait to be unlinked. All is timed by the clock of the file system, so that a week can pass in a test.
+
+use crate::error::{Error, Result};
+use crate::log::commit::Committer;
+use crate::log::partition::Partition;
+use crate::log::retention::{self, Plan};
+use crate::types::{Offset, TimestampMs};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The first look comes so many milliseconds after the opening, or earlier where the interval is shorter; Kafka's.
+const INITIAL_DELAY_MS: u64 = 30_000;
+/// The thread looks at the clock at least so often: clocks jump.
+const WAIT_MOST: Duration = Duration::from_secs(60);
+const WAIT_LEAST: Duration = Duration::from_millis(10);
+/// So many failures are kept until somebody asks.
+const EVENTS_MOST: usize = 100;
+
+#[derive(Debug)]
+struct State {
+    next_retention: TimestampMs,
+    running: bool,
+    stopping: bool,
+    events: Vec<String>,
+}
+
+/// The upkeep of a partition that we may write to.
+#[derive(Debug)]
+pub struct Upkeep {
+    partition: Arc<Partition>,
+    committer: Arc<Committer>,
+    /// Held by whoever changes what lies before the active segment.
+    at_work: Mutex<()>,
+    state: Mutex<State>,
+    wake: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Upkeep {
+    /// The upkeep of a partition. With the setting `maintenance` its thread begins now.
+    ///
+    /// # Errors
+    /// What the system says of a new thread.
+    pub(crate) fn new(partition: Arc<Partition>, committer: Arc<Committer>) -> Result<Arc<Upkeep>> {
+        let config = partition.config();
+        let now = partition.clock().now();
+        let state = State {
+            next_retention: later(now, config.retention_check_interval_ms.min(INITIAL_DELAY_MS)),
+            running: false,
+            stopping: false,
+            events: Vec::new(),
+        };
+        let maintenance = config.maintenance;
+        let upkeep = Upkeep {
+            partition,
+            committer,
+            at_work: Mutex::new(()),
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            thread: Mutex::new(None),
+        };
+        let upkeep = Arc::new(upkeep);
+        if maintenance {
+            upkeep.start()?;
+        }
+        Ok(upkeep)
+    }
+
+    /// Takes the segments that retention names. What went is told.
+    ///
+    /// # Errors
+    /// As [`Committer`]'s; what the system says.
+    pub(crate) fn retain(self: &Arc<Upkeep>) -> Result<Plan> {
+        let taken = self.take_old()?;
+        self.start_if_needed()?;
+        Ok(taken)
+    }
+
+    fn take_old(&self) -> Result<Plan> {
+        let _at_work = self.at_work.lock();
+        // The log is not made ready for writing where there is nothing to do.
+        let plan = retention::plan(&self.partition, crate::types::Patience::MayBlock)?;
+        if plan.removals.is_empty() {
+            return Ok(plan);
+        }
+        let plan = self.committer.with_writer(|writer| retention::carry_out(&self.partition, writer))?;
+        for removal in &plan.removals {
+            log::info!(
+                "{}: the segment of offsets {} to below {} went: {}",
+                self.partition.name(),
+                removal.base,
+                removal.until,
+                removal.why
+            );
+        }
+        Ok(plan)
+    }
+
+    /// Raises the log start offset.
+    ///
+    /// # Errors
+    /// As [`crate::source::Maintenance::delete_before`].
+    pub(crate) fn delete_before(&self, offset: Offset) -> Result<Offset> {
+        let _at_work = self.at_work.lock();
+        self.partition.may_write()?;
+        self.partition.delete_before(offset)
+    }
+
+    /// Does all that is due by the clock: unlinks what has waited long enough and, with the setting `maintenance`, looks for segments that may go.
+    /// What fails is told among the events of the source, and tried again the next time.
+    pub fn look(&self) {
+        let now = self.partition.clock().now();
+        let config = self.partition.config();
+        if config.maintenance && self.is_due(now, config.retention_check_interval_ms) {
+            self.note("retention", self.take_old().map(|_| ()));
+        }
+        self.note("unlinking", self.partition.waste().unlink_due(&**self.partition.directory(), now).map(|_| ()));
+    }
+
+    /// Whether retention is due, which is then put off by the interval. A clock that was set back does not put it off longer.
+    fn is_due(&self, now: TimestampMs, interval_ms: u64) -> bool {
+        let mut state = self.state.lock();
+        let next = later(now, interval_ms);
+        let due = now >= state.next_retention;
+        if due || state.next_retention > next {
+            state.next_retention = next;
+        }
+        due
+    }
+
+    fn note(&self, what: &str, result: Result<()>) {
+        let Err(error) = result else { return };
+        if matches!(error, Error::Closed) {
+            return;
+        }
+        log::warn!("{}: {what}: {error}", self.partition.name());
+        let mut state = self.state.lock();
+        if state.events.len() < EVENTS_MOST {
+            state.events.push(format!("{what}: {error}"));
+        }
+    }
+
+    /// What failed since the last call, in words.
+    pub(crate) fn take_events(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().events)
+    }
+
+    fn start_if_needed(self: &Arc<Upkeep>) -> Result<()> {
+        if self.partition.waste().next_due().is_some() { self.start() } else { Ok(()) }
+    }
+
+    fn start(self: &Arc<Upkeep>) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.running || state.stopping {
+            self.wake.notify_all();
+            return Ok(());
+        }
+        let upkeep = self.clone();
+        let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(move || upkeep.run());
+        *self.thread.lock() = Some(thread.map_err(|e| Error::io("start", "upkeep", e))?);
+        state.running = true;
+        Ok(())
+    }
+
+    fn run(&self) {
+        loop {
+            self.look();
+            let mut state = self.state.lock();
+            let now = self.partition.clock().now();
+            let maintenance = self.partition.config().maintenance;
+            let next = [self.partition.waste().next_due(), maintenance.then_some(state.next_retention)].into_iter().flatten().min();
+            let Some(next) = next.filter(|_| !state.stopping) else {
+                state.running = false;
+                return;
+            };
+            let left = Duration::from_millis(u64::try_from(next.get().saturating_sub(now.get())).unwrap_or(0));
+            self.wake.wait_for(&mut state, left.clamp(WAIT_LEAST, WAIT_MOST));
+            if state.stopping {
+                state.running = false;
+                return;
+            }
+        }
+    }
+
+    /// Ends the thread, and unlinks now what waits: nobody would do it later.
+    ///
+    /// # Errors
+    /// What the system says; opening for writing the next time removes the rest.
+    pub(crate) fn stop(&self) -> Result<()> {
+        self.state.lock().stopping = true;
+        self.wake.notify_all();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // A thread that panicked has nothing left to do.
+            let _ = thread.join();
+        }
+        self.partition.waste().unlink_all(&**self.partition.directory()).map(|_| ())
+    }
+}
+
+fn later(now: TimestampMs, by_ms: u64) -> TimestampMs {
+    TimestampMs::new(now.get().saturating_add(i64::try_from(by_ms).unwrap_or(i64::MAX)))
+}
