@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 /// Threads that may wait, and how many questions may wait for them.
 const POOL_THREADS: usize = 4;
 const POOL_QUEUE: usize = 1024;
+/// Threads for questions about keys.
+const KEY_POOL_THREADS: usize = 4;
 /// Listings begin with `.` and `..`, whose cursors come before the view's.
 const DOTS: u64 = 2;
 /// The longest name that a listing can show and a look-up can ask for, in bytes.
@@ -55,6 +57,8 @@ pub(super) struct Answers {
     waiters: Waiters,
     next_handle: AtomicU64,
     pool: Pool,
+    /// Threads of their own for questions about keys: the first of a mount may read the whole log, and nothing else is to wait for that.
+    key_pool: Pool,
 }
 
 /// A read request.
@@ -136,13 +140,31 @@ impl Answers {
             waiters,
             next_handle: AtomicU64::new(1),
             pool: Pool::new(POOL_THREADS, POOL_QUEUE)?,
+            key_pool: Pool::new(KEY_POOL_THREADS, POOL_QUEUE)?,
         })
     }
 
     /// Runs a job on a thread that may wait.
     pub(super) fn in_pool(this: &Arc<Answers>, request: Request, job: impl FnOnce(&Answers) + Send + 'static) {
-        let (answers, came) = (Arc::clone(this), measure::defer());
-        this.pool.run(move || guard(&answers, request, came, || job(&answers)));
+        this.run_in(&this.pool, request, Arc::clone(this), job);
+    }
+
+    /// The same for a job about keys.
+    fn in_key_pool(this: &Arc<Answers>, request: Request, job: impl FnOnce(&Answers) + Send + 'static) {
+        this.run_in(&this.key_pool, request, Arc::clone(this), job);
+    }
+
+    /// The same for a job about the node of a number.
+    pub(super) fn in_pool_of(this: &Arc<Answers>, number: u64, request: Request, job: impl FnOnce(&Answers) + Send + 'static) {
+        match this.inodes.place(number) {
+            Some(Place { node: Node::ByKey | Node::Key(..), .. }) => Answers::in_key_pool(this, request, job),
+            _ => Answers::in_pool(this, request, job),
+        }
+    }
+
+    fn run_in(&self, pool: &Pool, request: Request, answers: Arc<Answers>, job: impl FnOnce(&Answers) + Send + 'static) {
+        let came = measure::defer();
+        pool.run(move || guard(&answers, request, came, || job(&answers)));
     }
 
     /// The kernel has no passthrough.
@@ -213,7 +235,7 @@ impl Answers {
                 // The attributes of these files are known without waiting.
                 let _ = this.attributes(number, None, Patience::MayBlock, reply);
             }
-            Node::Key(..) | Node::ByKey => Answers::in_pool(this, Request::Setattr, move |answers| {
+            Node::Key(..) | Node::ByKey => Answers::in_key_pool(this, Request::Setattr, move |answers| {
                 match answers.set_key_attributes(&place, size, handle) {
                     // Whoever may wait does not get the reply back.
                     Ok(()) => drop(answers.attributes(number, handle, Patience::MayBlock, reply)),
@@ -281,7 +303,7 @@ impl Answers {
                 }
             }
             Node::Ctl => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH),
-            Node::Key(..) if writes => Answers::in_pool(this, Request::Open, move |answers| {
+            Node::Key(..) if writes => Answers::in_key_pool(this, Request::Open, move |answers| {
                 let opening = Opening { truncate: flags.0 & libc::O_TRUNC != 0, ..Opening::default() };
                 match answers.tree.draft(&place, opening) {
                     Ok(draft) => reply.opened(answers.keep_draft(number, draft, flags.0), FopenFlags::FOPEN_DIRECT_IO),
@@ -290,7 +312,7 @@ impl Answers {
             }),
             Node::Range(_) | Node::Decoded(..) | Node::Follow(_) | Node::Text(_) | Node::Merged(_) | Node::Key(..) => {
                 if let Err(reply) = this.open_reader(&place, Patience::AtOnce, reply) {
-                    Answers::in_pool(this, Request::Open, move |answers| {
+                    Answers::in_pool_of(this, number, Request::Open, move |answers| {
                         // Whoever may wait does not get the reply back.
                         let _ = answers.open_reader(&place, Patience::MayBlock, reply);
                     });
@@ -314,7 +336,7 @@ impl Answers {
     pub(super) fn create(this: &Arc<Answers>, parent: u64, name: &OsStr, flags: i32, reply: ReplyCreate) {
         let name = name.to_owned();
         let opening = Opening { truncate: flags & libc::O_TRUNC != 0, create: true, exclusive: flags & libc::O_EXCL != 0 };
-        Answers::in_pool(this, Request::Create, move |answers| {
+        Answers::in_key_pool(this, Request::Create, move |answers| {
             let make = || -> Result<_, Failure> {
                 let (place, draft) = answers.tree.create(&answers.place(parent)?, name.as_bytes(), opening)?;
                 let attr = answers.tree.attr(&place, Patience::MayBlock)?;
@@ -334,7 +356,7 @@ impl Answers {
 
     pub(super) fn unlink(this: &Arc<Answers>, parent: u64, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
-        Answers::in_pool(this, Request::Unlink, move |answers| {
+        Answers::in_key_pool(this, Request::Unlink, move |answers| {
             let remove = || -> Result<(), Failure> { Ok(answers.tree.remove(&answers.place(parent)?, name.as_bytes())?) };
             drop(settle(remove(), Patience::MayBlock, reply, |reply, ()| reply.ok()));
         });
@@ -345,7 +367,7 @@ impl Answers {
         let (from, to) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
         let no_replace = flags.contains(RenameFlags::RENAME_NOREPLACE);
         let can = (flags - RenameFlags::RENAME_NOREPLACE).is_empty();
-        Answers::in_pool(this, Request::Rename, move |answers| {
+        Answers::in_key_pool(this, Request::Rename, move |answers| {
             let rename = || -> Result<(), Failure> {
                 let (dir, to_dir) = (answers.place(from.0)?, answers.place(to.0)?);
                 if !can && dir.node == Node::ByKey {
@@ -487,7 +509,7 @@ impl Answers {
 
     pub(super) fn flush(this: &Arc<Answers>, number: u64, handle: u64, closer: u32, reply: ReplyEmpty) {
         if let Some(key) = this.keys.get(handle).filter(|key| key.draft.is_due()) {
-            return Answers::in_pool(this, Request::Flush, move |_| match key.close(closer) {
+            return Answers::in_key_pool(this, Request::Flush, move |_| match key.close(closer) {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.fail(errno(error.kind())),
             });
@@ -502,7 +524,7 @@ impl Answers {
 
     pub(super) fn sync(this: &Arc<Answers>, number: u64, handle: u64, reply: ReplyEmpty) {
         if let Some(key) = this.keys.get(handle) {
-            return Answers::in_pool(this, Request::Fsync, move |_| match key.draft.commit(true) {
+            return Answers::in_key_pool(this, Request::Fsync, move |_| match key.draft.commit(true) {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.fail(errno(error.kind())),
             });
@@ -532,7 +554,7 @@ impl Answers {
             Some(Node::Key(..)) if let Some(key) = this.keys.remove(handle) => {
                 if key.draft.is_due() {
                     // No writer waits for the answer any more; `errors` has it.
-                    Answers::in_pool(this, Request::Release, move |_| drop(key.draft.commit(key.durable)));
+                    Answers::in_key_pool(this, Request::Release, move |_| drop(key.draft.commit(key.durable)));
                 }
             }
             Some(Node::Range(_) | Node::Decoded(..) | Node::Text(_) | Node::Merged(_) | Node::Key(..)) => {

@@ -57,10 +57,11 @@ impl Adapter {
         answers::guard(&self.answers, request, Instant::now(), || body(&self.answers));
     }
 
-    /// Asks at once, and where that would block, once more from the pool. `owned` makes what the second question needs.
+    /// Asks about the node of a number at once, and where that would block, once more from the pool. `owned` makes what the second question needs.
     fn ask<R: Send + 'static, A: Send + 'static>(
         &self,
         request: Asked,
+        number: INodeNo,
         reply: R,
         now: impl FnOnce(&Answers, R) -> Answered<R>,
         owned: impl FnOnce() -> A,
@@ -69,7 +70,7 @@ impl Adapter {
         self.guard(request, |answers| {
             if let Err(reply) = now(answers, reply) {
                 let owned = owned();
-                Answers::in_pool(answers, request, move |answers| {
+                Answers::in_pool_of(answers, number.0, request, move |answers| {
                     // Whoever may wait is not told to wait: the reply is never given back, and dropping it would say EIO.
                     let _ = later(answers, owned, reply);
                 });
@@ -101,6 +102,7 @@ impl fuser::Filesystem for Adapter {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.ask(
             Asked::Lookup,
+            parent,
             reply,
             |answers, reply| answers.lookup(parent.0, name.as_bytes(), Patience::AtOnce, reply),
             || name.to_owned(),
@@ -116,6 +118,7 @@ impl fuser::Filesystem for Adapter {
         let handle = handle.map(|handle| handle.0);
         self.ask(
             Asked::Getattr,
+            number,
             reply,
             |answers, reply| answers.attributes(number.0, handle, Patience::AtOnce, reply),
             || (),
@@ -168,6 +171,7 @@ impl fuser::Filesystem for Adapter {
         let ask = answers::Read { number: number.0, handle: handle.0, at, size, flags, thread: request.pid() };
         self.ask(
             Asked::Read,
+            number,
             reply,
             |answers, reply| answers.read(ask, Patience::AtOnce, reply),
             || (),
@@ -223,6 +227,7 @@ impl fuser::Filesystem for Adapter {
     fn readdir(&self, _: &Request, number: INodeNo, _: FileHandle, cursor: u64, reply: ReplyDirectory) {
         self.ask(
             Asked::Readdir,
+            number,
             reply,
             |answers, reply| answers.list(number.0, cursor, Patience::AtOnce, reply),
             || (),
@@ -233,6 +238,7 @@ impl fuser::Filesystem for Adapter {
     fn readdirplus(&self, _: &Request, number: INodeNo, _: FileHandle, cursor: u64, reply: ReplyDirectoryPlus) {
         self.ask(
             Asked::Readdirplus,
+            number,
             reply,
             |answers, reply| answers.list_with_attributes(number.0, cursor, Patience::AtOnce, reply),
             || (),
@@ -255,6 +261,7 @@ impl fuser::Filesystem for Adapter {
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         self.ask(
             Asked::Getxattr,
+            number,
             reply,
             |answers, reply| answers.xattr(number.0, name.as_bytes(), size, Patience::AtOnce, reply),
             || name.to_owned(),
@@ -265,6 +272,7 @@ impl fuser::Filesystem for Adapter {
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
         self.ask(
             Asked::Listxattr,
+            number,
             reply,
             |answers, reply| answers.xattr_names(number.0, size, Patience::AtOnce, reply),
             || (),
