@@ -13,15 +13,18 @@ mod mounted;
 mod on_request;
 #[path = "load/signals.rs"]
 mod signals;
+#[path = "common/traced.rs"]
+mod traced;
 #[path = "load/users.rs"]
 mod users;
 
 use mounted::Mounted;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
+use traced::traced;
 
 fn main() -> ExitCode {
     on_request::run(
@@ -56,28 +59,6 @@ fn wait_for(what: &str, child: &mut Child) -> Duration {
         thread::sleep(Duration::from_millis(1));
     }
     begin.elapsed()
-}
-
-/// Runs `work` while strace looks at a process; gives strace's lines.
-fn traced(pid: u32, arguments: &[&str], work: impl FnOnce()) -> Vec<String> {
-    let out = tempfile::NamedTempFile::new().expect("a temporary file");
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-qq", "-o"]).arg(out.path()).args(arguments).args(["-p", &pid.to_string()]);
-    let mut strace = strace.stdin(Stdio::null()).stderr(Stdio::inherit()).spawn().expect("strace is installed");
-    let begin = Instant::now();
-    let is_traced = || {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-        status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() != "0"))
-    };
-    while !is_traced() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "strace does not attach");
-        thread::sleep(Duration::from_millis(5));
-    }
-    work();
-    let id = rustix::process::Pid::from_child(&strace);
-    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("strace runs");
-    strace.wait().expect("strace ends");
-    fs::read_to_string(out.path()).expect("strace wrote").lines().map(str::to_owned).collect()
 }
 
 /// So many fdatasync calls happen while `writers` append and sync `rounds` times each, on a disk that takes 2 ms for one.

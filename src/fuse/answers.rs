@@ -183,11 +183,7 @@ impl Answers {
     }
 
     pub(super) fn lookup(&self, parent: u64, name: &[u8], patience: Patience, reply: ReplyEntry) -> Answered<ReplyEntry> {
-        let find = || -> Result<_, Failure> {
-            let place = self.tree.lookup(&self.place(parent)?, name, patience)?;
-            let attr = self.tree.attr(&place, patience)?;
-            Ok((place, attr))
-        };
+        let find = || -> Result<_, Failure> { Ok(self.tree.lookup_with_attr(&self.place(parent)?, name, patience)?) };
         settle(find(), patience, reply, |reply, (place, attr)| {
             let mut attributes = self.ownership.attributes(0, &place.node, &attr);
             let number = self.inodes.look_up(place);
@@ -293,15 +289,13 @@ impl Answers {
                     Err(errno) => reply.fail(errno),
                 }
             }
-            Node::Record(..) => {
-                // Whether a record can be cached was told by its attributes, which the kernel has just asked for.
-                match this.tree.attr(&place, Patience::MayBlock) {
-                    Ok(attr) => reply.opened(FileHandle(0), reply::cached(attr.lifetime)),
-                    // Deleted from the front since its name was looked up.
-                    Err(error) if error.kind() == ErrorKind::NotFound => reply.fail(errno(error.kind())),
-                    Err(_) => reply.opened(FileHandle(0), reply::cached(Lifetime::Foreign)),
-                }
-            }
+            Node::Record(..) => match this.tree.open_record(&place, Patience::AtOnce) {
+                Ok(lifetime) => reply.opened(FileHandle(0), reply::cached(lifetime)),
+                // Deleted from the front since its name was looked up.
+                Err(error) if error.kind() == ErrorKind::NotFound => reply.fail(errno(error.kind())),
+                // What is wrong the read will say; nothing is cached then.
+                Err(_) => reply.opened(FileHandle(0), reply::cached(Lifetime::Foreign)),
+            },
             Node::Ctl => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH),
             Node::Key(..) if writes => Answers::in_key_pool(this, Request::Open, move |answers| {
                 let opening = Opening { truncate: flags.0 & libc::O_TRUNC != 0, ..Opening::default() };

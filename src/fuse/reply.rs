@@ -197,6 +197,8 @@ pub(super) fn ttls(lifetime: Lifetime) -> (Duration, Duration) {
         Lifetime::Foreign => (FOREIGN_TTL, FOREIGN_TTL),
         // A cleaned or deleted segment leaves its name at once.
         Lifetime::Sealed => (Duration::ZERO, STABLE_TTL),
+        // The open that follows a look-up asks for nothing once more.
+        Lifetime::Fresh => (Duration::ZERO, DIRECTORY_TTL),
         Lifetime::Moving | Lifetime::Growing => (Duration::ZERO, Duration::ZERO),
     }
 }
@@ -206,7 +208,7 @@ pub(super) fn ttls(lifetime: Lifetime) -> (Duration, Duration) {
 pub(super) fn cached(lifetime: Lifetime) -> FopenFlags {
     match lifetime {
         Lifetime::Stable | Lifetime::Sealed => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
-        Lifetime::Fixed | Lifetime::Foreign | Lifetime::Moving | Lifetime::Growing => FopenFlags::FOPEN_NOFLUSH,
+        Lifetime::Fixed | Lifetime::Foreign | Lifetime::Moving | Lifetime::Fresh | Lifetime::Growing => FopenFlags::FOPEN_NOFLUSH,
     }
 }
 

@@ -72,6 +72,13 @@ pub struct Metadata {
     pub gid: u32,
 }
 
+impl Metadata {
+    /// The time of the last change of its bytes, as records count time.
+    pub fn mtime(&self) -> TimestampMs {
+        TimestampMs::new(self.mtime_ns.div_euclid(1_000_000))
+    }
+}
+
 /// How a file is opened. Only regular files are; everything else is an error of kind `InvalidInput`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {

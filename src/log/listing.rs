@@ -42,9 +42,15 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// The `.log` of a segment by its base offset and by what follows its usual name.
+    pub(crate) fn file_of(&self, base: Offset, suffix: &str) -> Option<&LogFile> {
+        let files = if suffix.is_empty() { &self.logs } else { &self.swaps };
+        files.get(files.binary_search_by_key(&base, |f| f.base_offset).ok()?)
+    }
+
     /// Whether a finished cleaning replaces the segment at a base offset; `range` is what its replacements cover.
     pub(crate) fn is_replaced(&self, base: Offset, range: Option<(Offset, Offset)>) -> bool {
-        range.is_some_and(|(first, next)| base >= first && base < next) || self.swaps.iter().any(|s| s.base_offset == base)
+        range.is_some_and(|(first, next)| base >= first && base < next) || self.file_of(base, names::SWAP).is_some()
     }
 }
 

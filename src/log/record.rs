@@ -126,6 +126,25 @@ impl<'a> Records<'a> {
         Records { header: *header, body, at, least, rest }
     }
 
+    /// Passes over the records before the first one at or after a time, of which nothing but their times is looked at.
+    #[inline]
+    pub fn not_before(mut self, time: TimestampMs) -> Records<'a> {
+        let Rest::Records(mut left) = self.rest else { return self };
+        if self.header.attributes.timestamp_type() == TimestampType::LogAppendTime {
+            return self;
+        }
+        // What cannot be read is left to whoever asks for the next record.
+        while left > 0
+            && let Ok((begin, end)) = frame(self.body, self.at)
+            && let Some((delta, _)) = read_varlong(self.body.get(..end).unwrap_or_default(), begin + 1)
+            && self.header.base_timestamp.get().wrapping_add(delta) < time.get()
+        {
+            (self.at, left) = (end, left - 1);
+        }
+        self.rest = Rest::Records(left);
+        self
+    }
+
     #[inline]
     fn record(&mut self, left: i32) -> Option<Result<RecordRef, Fault>> {
         if left <= 0 {

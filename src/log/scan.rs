@@ -255,9 +255,11 @@ impl Pass<'_> {
             self.rule.make_due();
         }
         if let Some((offset, time)) = self.rule.batch(header.last_offset, Position::new(at), u64::from(header.size), header.max_timestamp) {
-            self.scan.index.extend(encode_offset_entry(self.scope.base, offset).into_iter().flatten());
-            if let Some(time) = time {
-                self.scan.timeindex.extend(encode_time_entry(self.scope.base, time).into_iter().flatten());
+            if let Some(entry) = encode_offset_entry(self.scope.base, offset) {
+                self.scan.index.extend_from_slice(&entry);
+            }
+            if let Some(entry) = time.and_then(|time| encode_time_entry(self.scope.base, time)) {
+                self.scan.timeindex.extend_from_slice(&entry);
             }
         }
         if header.magic >= 2 {

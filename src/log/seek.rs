@@ -13,7 +13,7 @@ use crate::log::index::OffsetIndex;
 use crate::log::partition::{Layout, Partition};
 use crate::log::record;
 use crate::log::scan::{Damage, offsets_in};
-use crate::log::segment::OpenSegment;
+use crate::log::segment::{OpenSegment, Segment};
 use crate::log::verified::{self, Subject};
 use crate::types::{Offset, Patience, Position};
 use std::sync::Arc;
@@ -72,12 +72,33 @@ pub(crate) enum Place {
     Behind(Option<u64>),
 }
 
+/// A batch that was verified before, with the segment that it lies in.
+struct Known<'a> {
+    segment: &'a Segment,
+    open: &'a Arc<OpenSegment>,
+    log: &'a [u8],
+    header: BatchHeader,
+    position: u64,
+}
+
 impl Partition {
     /// The record at an offset.
     ///
     /// # Errors
     /// [`Error::Corrupt`] where the offset is damaged, with file and position; [`Error::WouldBlock`]; what the system says.
     pub fn record(&self, offset: Offset, patience: Patience) -> Result<Found> {
+        let known = self.known(offset, |Known { open, log, header, position, .. }| {
+            if header.is_compressed() || header.attributes.is_control() {
+                return None;
+            }
+            let bytes = log.get(position as usize..position as usize + header.size as usize)?;
+            let reference = record::find_in_batch(&header, bytes, offset).ok()??;
+            let bytes = Shared::Mapped { map: open.log.clone(), start: position, len: u64::from(header.size) };
+            Some(Found::Record(Record { header, reference, bytes }))
+        });
+        if let Some(found) = known {
+            return Ok(found);
+        }
         let (batch, file) = match self.batch_at(offset, patience)? {
             Ok(found) => found,
             Err(absent) => return Ok(Found::Absent(absent)),
@@ -100,6 +121,43 @@ impl Partition {
         Ok(answer)
     }
 
+    /// What `found` makes of the batch that holds an offset, where everything on the way to it was verified before: no lock, no system call, and
+    /// of what threads share only the count of the map is touched. `None` is no answer: the long way has to be gone.
+    ///
+    /// A batch is remembered as right only once it was reached over verified entries or from the start of its segment, so that it does not matter
+    /// which index entry leads to it now.
+    #[inline]
+    fn known<T>(&self, offset: Offset, found: impl FnOnce(Known<'_>) -> Option<T>) -> Option<T> {
+        let bounds = self.bounds();
+        if offset < bounds.log_start || offset >= bounds.log_end {
+            return None;
+        }
+        let layout = self.layout();
+        let segment = layout.segments.get(layout.floor(offset)?)?;
+        let open = segment.opened()?;
+        let open = open.as_ref().filter(|open| open.scan.is_none())?;
+        let log = open.log.slice(0..segment.end())?;
+        let index = OffsetIndex::new(open.index.entries(), segment.base_offset());
+        let mut at = match index.floor(offset) {
+            Some(i) => index.entry(i)?.position.get(),
+            None => 0,
+        };
+        let end = at.saturating_add(WALK_MOST);
+        while at < end {
+            let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return None };
+            if header.last_offset < offset {
+                at += u64::from(header.size);
+                continue;
+            }
+            if header.base_offset > offset || header.is_wrapper() || !verified::contains(open.instance, Subject::Batch, at) {
+                return None;
+            }
+            verified::count_known();
+            return found(Known { segment, open, log, header, position: at }).filter(|_| !open.log.is_broken());
+        }
+        None
+    }
+
     fn gap_or_damage(&self, offset: Offset, patience: Patience) -> Result<Found> {
         let layout = self.layout();
         let Some(at) = layout.floor(offset) else { return Ok(Found::Absent(Absent::Gap)) };
@@ -115,6 +173,10 @@ impl Partition {
     /// # Errors
     /// As [`Partition::record`].
     pub fn batch_at(&self, offset: Offset, patience: Patience) -> Result<Result<(Batch, Arc<str>), Absent>> {
+        let known = self.known(offset, |k| Some((batch(k.open, k.header, k.position), k.segment.log_name_shared())));
+        if let Some(known) = known {
+            return Ok(Ok(known));
+        }
         let bounds = self.bounds();
         if offset < bounds.log_start {
             return Ok(Err(Absent::BeforeLogStart(bounds.log_start)));

@@ -106,7 +106,7 @@ impl Segment {
             log_name: format!("{}{suffix}", names::of(base_offset, names::LOG)).into(),
             suffix,
             inode: metadata.inode,
-            mtime_ms: AtomicI64::new(metadata.mtime_ns.div_euclid(1_000_000)),
+            mtime_ms: AtomicI64::new(metadata.mtime().get()),
             end: AtomicU64::new(metadata.len.min(LOG_LEN_MAX)),
             open: ArcSwapOption::empty(),
             recently_used: AtomicBool::new(false),
@@ -130,6 +130,11 @@ impl Segment {
     /// The same, to keep.
     pub fn log_name_shared(&self) -> Arc<str> {
         self.log_name.clone()
+    }
+
+    /// What follows the usual names of its files: `.swap` where a finished cleaning was not renamed yet, else nothing.
+    pub fn suffix(&self) -> &'static str {
+        self.suffix
     }
 
     /// The inode of its `.log`.

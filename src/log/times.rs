@@ -21,7 +21,7 @@ impl Partition {
     /// # Errors
     /// What the system says; [`Error::WouldBlock`].
     pub fn time_floor(&self, time: TimestampMs, patience: Patience) -> Result<Option<Offset>> {
-        let layout = self.layout_full();
+        let layout = self.layout();
         for at in 0..layout.segments.len() {
             let largest = self.largest_time(&layout, at, patience)?;
             let segment = &layout.segments[at];
@@ -62,17 +62,19 @@ impl Partition {
                 continue;
             }
             // Only a batch that may hold the answer is read whole.
-            let batch = match self.batch_at(batch.header.last_offset.max(bounds.log_start), patience) {
-                Ok(Ok((verified, _))) if verified.position == batch.position => verified,
-                Ok(_) | Err(Error::Corrupt(_)) => continue,
-                Err(error) => return Err(error),
-            };
+            if batch.header.is_wrapper() || !verified::contains(batch.instance, Subject::Batch, batch.position) {
+                match self.batch_at(batch.header.last_offset.max(bounds.log_start), patience) {
+                    Ok(Ok((verified, _))) if verified.position == batch.position => {}
+                    Ok(_) | Err(Error::Corrupt(_)) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
             let body = match self.body(&batch, &file, patience) {
                 Ok(body) => body,
                 Err(Error::Corrupt(_) | Error::DecodedTooLarge { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            for record in body.records() {
+            for record in body.records().not_before(time) {
                 let Ok(record) = record else { break };
                 if record.timestamp >= time
                     && record.offset >= bounds.log_start

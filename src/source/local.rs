@@ -162,13 +162,9 @@ impl Local {
         !header.is_wrapper() && i64::from(header.records_count) == header.last_offset.delta_from(header.base_offset) + 1
     }
 
-    /// The offsets of a batch's records within bounds, from its header or, where that does not tell, from its records.
+    /// The offsets of a batch's records within bounds, from its records, where its header does not tell.
     fn offsets_of(&self, batch: &Batch, file: &Arc<str>, bounds: Bounds, patience: Patience) -> Result<Vec<Offset>> {
         let within = |o: &Offset| *o >= bounds.log_start && *o < bounds.log_end;
-        if Local::dense(&batch.header) {
-            let (first, last) = (batch.header.base_offset.max(bounds.log_start).get(), batch.header.last_offset.get());
-            return Ok((first..=last).filter_map(Offset::new).filter(within).collect());
-        }
         match self.partition.body(batch, file, patience) {
             Ok(body) => Ok(body.records().map_while(|r| r.ok()).map(|r| r.offset).filter(within).collect()),
             Err(Error::Corrupt(_) | Error::DecodedTooLarge { .. }) => Ok(Vec::new()),
@@ -245,7 +241,7 @@ impl Source for Local {
         let foreign = self.partition.is_foreign();
         if matches!(&found, Err(error) if is_gone(error) || (foreign && matches!(error, Error::Io { .. } | Error::Truncated { .. }))) {
             // Files may have gone meanwhile: the directory is looked at again, once.
-            self.partition.refresh()?;
+            self.partition.refresh_now()?;
             found = self.partition.record(offset, patience);
         }
         match found? {

@@ -114,6 +114,8 @@ pub enum Lifetime {
     Foreign,
     /// It may change at any moment.
     Moving,
+    /// Each look-up is a file of its own, which is new.
+    Fresh,
     /// A file that does not change any more.
     Sealed,
     /// A file that grows.

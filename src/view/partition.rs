@@ -117,19 +117,38 @@ impl View {
             Node::DecodedDir => self.in_decoded(name, patience),
             _ => Err(Error::new(ErrorKind::NotDirectory, "it is no directory")),
         };
-        found.inspect_err(|error| {
-            if error.kind() != ErrorKind::WouldBlock {
-                let folder = match dir {
-                    Node::ByOffset => "by-offset/",
-                    Node::ByTime => "by-time/",
-                    Node::ByKey => "by-key/",
-                    Node::Segments => "segments/",
-                    Node::DecodedDir => "decoded/",
-                    _ => "",
-                };
-                self.journal.note(self.source.now(), &format!("{folder}{}", String::from_utf8_lossy(name)), error);
-            }
-        })
+        found.inspect_err(|error| self.note_refused(dir, name, error))
+    }
+
+    /// The node that a name in a directory leads to, and what `stat` says of it. A record is looked for once for both.
+    ///
+    /// # Errors
+    /// As [`View::lookup`].
+    pub fn lookup_with_attr(&self, dir: &Node, name: &[u8], patience: Patience) -> Result<(Node, Attr)> {
+        if *dir == Node::ByOffset
+            && let Ok(ByOffset::Record(offset, face)) = ByOffset::parse(name)
+        {
+            let attr = self.record(offset, patience).and_then(|record| self.record_attr(&record, face));
+            return attr.map(|attr| (Node::Record(offset, face), attr)).inspect_err(|error| self.note_refused(dir, name, error));
+        }
+        let node = self.lookup(dir, name, patience)?;
+        let attr = self.attr(&node, patience)?;
+        Ok((node, attr))
+    }
+
+    fn note_refused(&self, dir: &Node, name: &[u8], error: &Error) {
+        if error.kind() == ErrorKind::WouldBlock {
+            return;
+        }
+        let folder = match dir {
+            Node::ByOffset => "by-offset/",
+            Node::ByTime => "by-time/",
+            Node::ByKey => "by-key/",
+            Node::Segments => "segments/",
+            Node::DecodedDir => "decoded/",
+            _ => "",
+        };
+        self.journal.note(self.source.now(), &format!("{folder}{}", String::from_utf8_lossy(name)), error);
     }
 
     /// The node that a path below the root leads to; an empty path is the root. Links are not followed.
@@ -303,7 +322,7 @@ impl View {
             Node::Key(key, face) => self.key_attr(key, *face, patience)?,
             Node::Append(_) => {
                 let mode = if self.source.read_only().is_some() { 0o444 } else { 0o666 };
-                file(0, Time::from_ms(self.source.modified(Offset::MAX)), mode, Lifetime::Moving)
+                file(0, Time::from_ms(self.source.modified(Offset::MAX)), mode, Lifetime::Fresh)
             }
             Node::Ctl => file(0, Time::from_ms(self.source.modified(Offset::MAX)), 0o200, Lifetime::Moving),
             Node::Text(_) | Node::Follow(_) => file(0, now(), 0o444, Lifetime::Moving),
@@ -320,18 +339,7 @@ impl View {
                 let size = stream::size_of(&self.source, *span, SIZED_RANGE_MOST, patience)?;
                 file(size.unwrap_or(0), Time::from_ms(self.source.modified(span.until)), 0o444, Lifetime::Moving)
             }
-            Node::Record(offset, face) => {
-                let record = self.record(*offset, patience)?;
-                let size = match face {
-                    Face::Value => record.reference.value.as_ref().map_or(0, |r| u64::from(r.end - r.start)),
-                    Face::Key => record.reference.key.as_ref().map_or(0, |r| u64::from(r.end - r.start)),
-                    Face::Json => self.json(&record)?.len() as u64,
-                    Face::Batch => u64::from(record.header.size),
-                };
-                let mtime = if record.timestamp() == TimestampMs::NONE { self.source.modified(*offset) } else { record.timestamp() };
-                let lifetime = if self.source.is_stable() { Lifetime::Stable } else { Lifetime::Foreign };
-                file(size, Time::from_ms(mtime), 0o444, lifetime)
-            }
+            Node::Record(offset, face) => self.record_attr(&self.record(*offset, patience)?, *face)?,
             Node::SegmentFile(name) => {
                 let files = self.source.files().ok_or_else(|| Error::not_found("this source has no files"))?;
                 let metadata = files.metadata(name).map_err(|e| crate::error::Error::io("look at", name.to_string_lossy(), e))?;
@@ -343,6 +351,34 @@ impl View {
                 return Err(Error::not_found("a partition has no such thing"));
             }
         })
+    }
+
+    fn record_attr(&self, record: &Record, face: Face) -> Result<Attr> {
+        let size = match face {
+            Face::Value => record.reference.value.as_ref().map_or(0, |r| u64::from(r.end - r.start)),
+            Face::Key => record.reference.key.as_ref().map_or(0, |r| u64::from(r.end - r.start)),
+            Face::Json => self.json(record)?.len() as u64,
+            Face::Batch => u64::from(record.header.size),
+        };
+        let offset = record.offset();
+        let mtime = if record.timestamp() == TimestampMs::NONE { self.source.modified(offset) } else { record.timestamp() };
+        Ok(Attr { kind: FileKind::File, size, mtime: Time::from_ms(mtime), mode: 0o444, lifetime: self.record_lifetime() })
+    }
+
+    fn record_lifetime(&self) -> Lifetime {
+        if self.source.is_stable() { Lifetime::Stable } else { Lifetime::Foreign }
+    }
+
+    /// How long a record that was looked up may be believed, as its opening has to say; the record itself is not looked for again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where the log does not reach it any more; as [`View::lookup`].
+    pub fn open_record(&self, offset: Offset, patience: Patience) -> Result<Lifetime> {
+        let bounds = self.source.bounds(patience)?;
+        if offset < bounds.log_start || offset >= bounds.log_end {
+            return Err(Error::not_found(format!("offset {offset} does not lie between {} and {}", bounds.log_start, bounds.log_end)));
+        }
+        Ok(self.record_lifetime())
     }
 
     fn json(&self, record: &Record) -> Result<Vec<u8>> {

@@ -9,7 +9,7 @@ use crate::view::error::{Error, ErrorKind};
 use crate::view::forest::Forest;
 use crate::view::lines::Framing;
 use crate::view::metrics::RequestCounters;
-use crate::view::node::{Attr, Node, Place, Sink};
+use crate::view::node::{Attr, Lifetime, Node, Place, Sink};
 use crate::view::partition::View;
 use crate::view::path::KeyFace;
 use crate::view::stream::Reader;
@@ -58,6 +58,21 @@ impl Tree {
         }
     }
 
+    /// As [`View::lookup_with_attr`], over the whole tree.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup_with_attr(&self, dir: &Place, name: &[u8], patience: Patience) -> Result<(Place, Attr)> {
+        if let Some(view) = self.view(dir.slot, patience)? {
+            let (node, attr) = view.lookup_with_attr(&dir.node, name, patience)?;
+            return Ok((Place { slot: dir.slot, node }, attr));
+        }
+        // What stands beside the partitions may lead into one.
+        let place = self.forest()?.lookup(&dir.node, name, patience)?;
+        let attr = self.attr(&place, patience)?;
+        Ok((place, attr))
+    }
+
     /// The place that a path below the root leads to; links are not followed.
     ///
     /// # Errors
@@ -89,6 +104,17 @@ impl Tree {
         match self.view(dir.slot, patience)? {
             Some(view) => view.list(&dir.node, cursor, patience, sink),
             None => self.forest()?.list(&dir.node, cursor, sink),
+        }
+    }
+
+    /// As [`View::open_record`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_record(&self, place: &Place, patience: Patience) -> Result<Lifetime> {
+        match (&place.node, self.view(place.slot, patience)?) {
+            (Node::Record(offset, _), Some(view)) => view.open_record(*offset, patience),
+            _ => Err(Error::not_found("it is no record")),
         }
     }
 

@@ -16,8 +16,12 @@ impl View {
     /// An extended attribute.
     ///
     /// # Errors
-    /// [`ErrorKind::NoAttribute`] where there is none of that name; as [`View::lookup`].
+    /// [`ErrorKind::NoAttribute`] where there is none of that name, [`ErrorKind::NotSupported`] in other namespaces than `user.` (`ls -l` asks for
+    /// two such attributes of each name, unless it hears that the file system has none); as [`View::lookup`].
     pub fn xattr(&self, node: &Node, name: &[u8], patience: Patience) -> Result<Vec<u8>> {
+        if !name.starts_with(b"user.") {
+            return Err(Error::new(ErrorKind::NotSupported, "only attributes of the namespace user are kept"));
+        }
         let none = || Error::new(ErrorKind::NoAttribute, "there is no such attribute");
         if !name.starts_with(b"user.kafka.") || !matches!(node, Node::Record(..) | Node::Key(_, KeyFace::Value)) {
             return Err(none());
