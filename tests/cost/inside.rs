@@ -117,8 +117,7 @@ pub(super) fn a_look_up_of_a_touched_batch_allocates_nothing() {
     fill(&path);
     for wish in [Wish::Writable, Wish::ReadOnly] {
         let log = open(&path, wish);
-        let ways: [(&str, fn(&Local, i64)); 3] = [("record", by_offset), ("batch", batch_of), ("time", by_time)];
-        for (way, look_up) in ways {
+        for (way, look_up) in [("record", by_offset as fn(&Local, i64)), ("batch", batch_of), ("time", by_time)] {
             offsets().for_each(|n| look_up(&log, n));
             let made = allocations(|| offsets().for_each(|n| look_up(&log, n)));
             println!("{wish:?}, {way}: {made} allocations in 2000 look-ups");
