@@ -210,7 +210,8 @@ impl Harness {
                     Tail::Zeros(count) => bytes.resize(bytes.len() + count, 0),
                     Tail::TornBatch(count) => {
                         let batch = Batch::plain(self.model.len() as i64, 3, BEGINNING_MS).encode();
-                        bytes.extend(&batch[..count % batch.len()]);
+                        // Without its last byte alone, which is zero, it would be made whole by the zeros of another step.
+                        bytes.extend(&batch[..count % (batch.len() - 1)]);
                     }
                     Tail::Cut(count) => bytes.truncate(bytes.len().saturating_sub(*count)),
                 }

@@ -204,6 +204,22 @@ impl BatchHeader {
         read_other(left).map_err(|fault| Fault { position: crate::types::Position::new(at as u64), ..fault })
     }
 
+    /// The base offset, the last offset and the size in bytes of a sound batch of magic 2 at a place, and nothing else of it: what a search walks
+    /// by. `None` for all else, which [`BatchHeader::read`] tells apart.
+    #[inline(always)]
+    pub fn extent(log: &[u8], at: usize) -> Option<(i64, i64, u32)> {
+        let left = log.get(at..)?;
+        let block = left.first_chunk::<HEADER_SIZE>()?;
+        let length = i32::from_be_bytes(field::<BATCH_LENGTH, 4, HEADER_SIZE>(block));
+        let size = (length as u32).wrapping_add(PREFIX_SIZE as u32);
+        let base = i64::from_be_bytes(field::<BASE_OFFSET, 8, HEADER_SIZE>(block));
+        let delta = i32::from_be_bytes(field::<LAST_OFFSET_DELTA, 4, HEADER_SIZE>(block));
+        if block[MAGIC] != 2 || length < BATCH_LENGTH_MIN || size as usize > left.len() || base < 0 || delta < 0 {
+            return None;
+        }
+        Some((base, base.checked_add(i64::from(delta))?, size))
+    }
+
     /// Whether the records are compressed, be it with a codec that does not exist.
     #[inline]
     pub const fn is_compressed(&self) -> bool {

@@ -144,14 +144,15 @@ impl Partition {
         };
         let end = at.saturating_add(WALK_MOST);
         while at < end {
-            let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return None };
-            if header.last_offset < offset {
-                at += u64::from(header.size);
+            let (base, last, size) = BatchHeader::extent(log, at as usize)?;
+            if last < offset.get() {
+                at += u64::from(size);
                 continue;
             }
-            if header.base_offset > offset || header.is_wrapper() || !verified::contains(open.instance, Subject::Batch, at) {
+            if base > offset.get() || !verified::contains(open.instance, Subject::Batch, at) {
                 return None;
             }
+            let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return None };
             verified::count_known();
             return found(Known { segment, open, log, header, position: at }).filter(|_| !open.log.is_broken());
         }

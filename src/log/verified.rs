@@ -53,7 +53,7 @@ fn key(instance: Instance, subject: Subject, at: u64) -> (u64, usize) {
 }
 
 /// Whether it was verified and is still remembered.
-#[inline]
+#[inline(always)]
 pub fn contains(instance: Instance, subject: Subject, at: u64) -> bool {
     let (key, slot) = key(instance, subject, at);
     table().get(slot).is_some_and(|s| s.load(Ordering::Relaxed) == key)

@@ -10,6 +10,7 @@ use crate::log::index::OffsetIndex;
 use crate::log::partition::{Layout, Partition};
 use crate::log::seek::{Place, Trouble, batch, corrupt_at, seek, verify};
 use crate::log::segment::OpenSegment;
+use crate::log::verified::{self, Subject};
 use crate::types::{Offset, Patience, TimestampMs};
 use std::sync::Arc;
 
@@ -82,6 +83,9 @@ impl Walk {
     /// # Errors
     /// What the system says; [`Error::WouldBlock`], after which the same step can be tried again.
     pub fn next(&mut self, partition: &Partition) -> Result<Option<Item>> {
+        if let Some(item) = self.next_known() {
+            return Ok(Some(item));
+        }
         loop {
             let Some(segment) = self.layout.segments.get(self.segment).cloned() else { return Ok(None) };
             if self.ended || segment.base_offset() >= self.until {
@@ -144,6 +148,29 @@ impl Walk {
                 }
             }
         }
+    }
+
+    /// The next batch of the segment that the walk is in, where nothing about it has to be verified any more; `None` is no answer.
+    #[inline]
+    fn next_known(&mut self) -> Option<Item> {
+        let (at, open, segment) = (self.at?, self.open.as_ref()?, self.layout.segments.get(self.segment)?);
+        if self.ended || open.scan.is_some() {
+            return None;
+        }
+        let log = open.log.slice(0..segment.end())?;
+        let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return None };
+        if header.base_offset >= self.until || segment.base_offset() >= self.until {
+            return None;
+        }
+        match self.look {
+            Look::Headers if header.base_offset >= segment.base_offset() => {}
+            Look::Batches if verified::contains(open.instance, Subject::Batch, at) => verified::count_known(),
+            Look::Headers | Look::Batches => return None,
+        }
+        let item = Item::Batch(batch(open, header, at), segment.log_name_shared());
+        self.at = Some(at + u64::from(header.size));
+        self.ended = header.next_offset() >= self.until;
+        Some(item)
     }
 
     fn next_segment(&mut self) {
