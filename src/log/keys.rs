@@ -29,8 +29,9 @@ use table::{Builder, Last, Spoilt, Table};
 
 /// So many keys are kept in memory, some 30 MiB, before they are folded into a table.
 const RECENT_MOST: usize = 1 << 19;
-/// The file beside the log is written at a close when at least so many offsets would have to be read without it.
-const SAVE_BEHIND: i64 = 10_000;
+/// The file beside the log is written at a close when at least so many offsets would have to be read without it. Reading fewer takes no longer than
+/// writing it, and until it is written the directory stays locked.
+const SAVE_BEHIND: i64 = 100_000;
 /// So many offsets are read by a question that should not wait.
 const AT_ONCE_MOST: i64 = 256;
 /// So many entries are taken at once for a listing.
