@@ -48,6 +48,8 @@ fn main() {
         if wants(name) {
             eprintln!("{name} ...");
             run(&mut table, folder.path());
+            // What was measured stays, whatever happens in a later section.
+            table.write_files();
         }
     };
     section("inside", inside::run);
@@ -56,7 +58,6 @@ fn main() {
     section("memory", memory::run);
     section("peers", peers::run);
     print!("{}", table.text());
-    table.write_files();
     if arguments.iter().any(|a| a == "--readme") {
         table.put_into_readme();
     }
