@@ -95,9 +95,9 @@ pub(super) fn each_operation_makes_its_requests_and_no_more() {
     // The kernel asks whether the name still leads to the file of its last look-up, hears of another, and looks it up.
     let appending = [("lookup", 2.0), ("open", 1.0), ("write", 1.0), ("flush", 1.0)];
     check("echo line >> append", &made, &appending);
-    // It asks for what a truncation would take from a file.
+    // It asks for what a truncation would take from a file; the truncation itself comes with the open.
     let made = each(&m, TIMES, |n| again(n, OpenOptions::new().write(true).truncate(true)));
-    check("echo line > append", &made, &[&appending[..], &[("getxattr", 1.0), ("setattr", 1.0)]].concat());
+    check("echo line > append", &made, &[&appending[..], &[("getxattr", 1.0)]].concat());
     let range = File::open(m.at("by-offset/0..1000")).expect("a range");
     let mut piece = [0; 500];
     let made = each(&m, TIMES, |n| range.read_exact_at(&mut piece, u64::from(n) * 500).expect("a piece"));
@@ -147,7 +147,8 @@ pub(super) fn a_warm_record_costs_a_read_and_a_write_a_request() {
     println!("{TIMES} look-ups of warm records: {calls:?}");
     for (name, count) in &calls {
         let of_each = count / f64::from(TIMES);
-        let most = if matches!(*name, "read" | "writev") { 4.3 } else { 0.05 };
+        // A futex now and then wakes the other event thread; a call of our own for each record would be 1 and more.
+        let most = if matches!(*name, "read" | "writev") { 4.3 } else { 0.2 };
         assert!(of_each <= most, "{of_each} calls of {name} for each record: {calls:?}");
     }
 }
