@@ -10,6 +10,8 @@
 
 #[path = "crash/lies.rs"]
 mod lies;
+#[path = "common/random.rs"]
+mod random;
 #[path = "crash/retention.rs"]
 mod retention;
 
@@ -27,6 +29,7 @@ use offsetfs::log::segment::OpenSegments;
 use offsetfs::log::walk::{Item, Look};
 use offsetfs::log::writer::{Sealing, Writer};
 use offsetfs::types::{Offset, Patience, TimestampMs, TopicPartition};
+use random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -38,23 +41,7 @@ const DIRECTORY: &str = "/topic-0";
 /// After one run of a script so many crashed disks are drawn.
 const CRASHES_A_RUN: u64 = 10;
 
-/// SplitMix64: enough for choices, and the same everywhere.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 to below a number.
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
     fn within(&mut self, from: u64, end: u64) -> u64 {
         from + self.below(end - from)
     }

@@ -3,20 +3,22 @@
 //! A function that takes a [`Patience`] gives the reply back as an error where the answer would have to wait, so that the same
 //! question can be asked from the pool. One that takes the shared state by `Arc` may hand itself to the pool.
 
+mod keys;
+
 use super::append::{Appends, Lookup};
 use super::follow::{Follower, Waiters};
 use super::inode::{self, Inodes};
-use super::keys::{KeyHandle, KeyHandles};
+use super::keys::KeyHandles;
 use super::measure::{self, Measured, Ticket};
 use super::pool::Pool;
 use super::reply::{self, Fail, Failure, Ownership, errno};
 use super::segments::OpenFiles;
 use super::{Answered, GENERATION};
 use crate::types::Patience;
-use crate::view::{Draft, Error, ErrorKind, FileKind, Lifetime, Node, Opening, Place, Reader, Request, RequestCounters, Tree};
+use crate::view::{Error, ErrorKind, FileKind, Lifetime, Node, Place, Reader, Request, RequestCounters, Tree};
 use fuser::{
-    Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, PollEvents, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -118,6 +120,23 @@ fn settle<T, R: Fail>(result: Result<T, Failure>, patience: Patience, reply: R, 
         (Err(Failure::Errno(errno)), _) => reply.fail(errno),
     }
     Ok(())
+}
+
+/// Answers a write of all these bytes.
+fn written(result: Result<(), Error>, data: &[u8], reply: ReplyWrite) {
+    match result {
+        // No request carries more than 32 bits can count.
+        Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+        Err(error) => reply.fail(errno(error.kind())),
+    }
+}
+
+/// Answers what is only done or not.
+fn done(result: Result<(), Error>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.fail(errno(error.kind())),
+    }
 }
 
 impl Answers {
@@ -231,25 +250,8 @@ impl Answers {
                 // The attributes of these files are known without waiting.
                 let _ = this.attributes(number, None, Patience::MayBlock, reply);
             }
-            Node::Key(..) | Node::ByKey => Answers::in_key_pool(this, Request::Setattr, move |answers| {
-                match answers.set_key_attributes(&place, size, handle) {
-                    // Whoever may wait does not get the reply back.
-                    Ok(()) => drop(answers.attributes(number, handle, Patience::MayBlock, reply)),
-                    Err(error) => reply.fail(errno(error.kind())),
-                }
-            }),
+            Node::Key(..) | Node::ByKey => Answers::set_key_attributes(this, number, place, size, handle, reply),
             _ => reply.fail(Errno::EPERM),
-        }
-    }
-
-    fn set_key_attributes(&self, place: &Place, size: Option<u64>, handle: Option<u64>) -> Result<(), Error> {
-        match (size, handle.and_then(|handle| self.keys.get(handle))) {
-            (Some(len), Some(key)) => key.draft.set_len(len),
-            (Some(len), None) => {
-                let draft = self.tree.draft(place, Opening::default())?;
-                draft.set_len(len).and_then(|()| draft.commit(false))
-            }
-            (None, _) => self.tree.keys_writable(place),
         }
     }
 
@@ -297,13 +299,7 @@ impl Answers {
                 Err(_) => reply.opened(FileHandle(0), reply::cached(Lifetime::Foreign)),
             },
             Node::Ctl => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH),
-            Node::Key(..) if writes => Answers::in_key_pool(this, Request::Open, move |answers| {
-                let opening = Opening { truncate: flags.0 & libc::O_TRUNC != 0, ..Opening::default() };
-                match answers.tree.draft(&place, opening) {
-                    Ok(draft) => reply.opened(answers.keep_draft(number, draft, flags.0), FopenFlags::FOPEN_DIRECT_IO),
-                    Err(error) => reply.fail(errno(error.kind())),
-                }
-            }),
+            Node::Key(..) if writes => Answers::open_draft(this, number, place, flags, reply),
             Node::Range(_) | Node::Decoded(..) | Node::Follow(_) | Node::Text(_) | Node::Merged(_) | Node::Key(..) => {
                 if let Err(reply) = this.open_reader(&place, Patience::AtOnce, reply) {
                     Answers::in_pool_of(this, number, Request::Open, move |answers| {
@@ -318,61 +314,6 @@ impl Answers {
             Node::Topic(_) | Node::Apart | Node::TopicTimes(_) => reply.fail(Errno::EISDIR),
             Node::Link(_) => reply.fail(Errno::ELOOP),
         }
-    }
-
-    /// A new handle for a draft, opened with these flags.
-    fn keep_draft(&self, number: u64, draft: Arc<Draft>, flags: i32) -> FileHandle {
-        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        self.keys.insert(handle, KeyHandle { number, draft, durable: flags & libc::O_DSYNC != 0 });
-        FileHandle(handle)
-    }
-
-    pub(super) fn create(this: &Arc<Answers>, parent: u64, name: &OsStr, flags: i32, reply: ReplyCreate) {
-        let name = name.to_owned();
-        let opening = Opening { truncate: flags & libc::O_TRUNC != 0, create: true, exclusive: flags & libc::O_EXCL != 0 };
-        Answers::in_key_pool(this, Request::Create, move |answers| {
-            let make = || -> Result<_, Failure> {
-                let (place, draft) = answers.tree.create(&answers.place(parent)?, name.as_bytes(), opening)?;
-                let attr = answers.tree.attr(&place, Patience::MayBlock)?;
-                Ok((place, draft, attr))
-            };
-            let sent = settle(make(), Patience::MayBlock, reply, |reply, (place, draft, attr)| {
-                let mut attributes = answers.ownership.attributes(0, &place.node, &attr);
-                let number = answers.inodes.look_up(place);
-                attributes.ino = INodeNo(number);
-                let handle = answers.keep_draft(number, draft, flags);
-                reply.created(&reply::ttls(attr.lifetime).0, &attributes, GENERATION, handle, FopenFlags::FOPEN_DIRECT_IO);
-            });
-            // Whoever may wait does not get the reply back.
-            drop(sent);
-        });
-    }
-
-    pub(super) fn unlink(this: &Arc<Answers>, parent: u64, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
-        Answers::in_key_pool(this, Request::Unlink, move |answers| {
-            let remove = || -> Result<(), Failure> { Ok(answers.tree.remove(&answers.place(parent)?, name.as_bytes())?) };
-            drop(settle(remove(), Patience::MayBlock, reply, |reply, ()| reply.ok()));
-        });
-    }
-
-    /// Renames from a name in one directory to a name in another, given by their numbers.
-    pub(super) fn rename(this: &Arc<Answers>, from: (u64, &OsStr), to: (u64, &OsStr), flags: RenameFlags, reply: ReplyEmpty) {
-        let (from, to) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
-        let no_replace = flags.contains(RenameFlags::RENAME_NOREPLACE);
-        let can = (flags - RenameFlags::RENAME_NOREPLACE).is_empty();
-        Answers::in_key_pool(this, Request::Rename, move |answers| {
-            let rename = || -> Result<(), Failure> {
-                let (dir, to_dir) = (answers.place(from.0)?, answers.place(to.0)?);
-                if !can && dir.node == Node::ByKey {
-                    return Err(Errno::EINVAL.into());
-                }
-                let (old, new) = answers.tree.rename(&dir, from.1.as_bytes(), &to_dir, to.1.as_bytes(), no_replace)?;
-                answers.inodes.moved(&old, new);
-                Ok(())
-            };
-            drop(settle(rename(), Patience::MayBlock, reply, |reply, ()| reply.ok()));
-        });
     }
 
     fn open_reader(&self, place: &Place, patience: Patience, reply: ReplyOpen) -> Answered<ReplyOpen> {
@@ -479,34 +420,19 @@ impl Answers {
         match this.place(ask.number) {
             Ok(place) if place.node == Node::Ctl => {
                 let commands = data.to_vec();
-                Answers::in_pool(this, Request::Write, move |answers| answers.control(&place, &commands, reply));
+                Answers::in_pool(this, Request::Write, move |answers| written(answers.tree.control(&place, &commands), &commands, reply));
             }
             Ok(Place { node: Node::Key(..), .. }) => match this.keys.get(ask.handle) {
-                Some(key) => match key.write(ask.at, ask.flags.0 & libc::O_APPEND != 0, data) {
-                    // No request carries more than 32 bits can count.
-                    Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
-                    Err(error) => reply.fail(errno(error.kind())),
-                },
+                Some(key) => written(key.write(ask.at, ask.flags.0 & libc::O_APPEND != 0, data), data, reply),
                 None => reply.fail(Errno::EBADF),
             },
             _ => reply.fail(Errno::EBADF),
         }
     }
 
-    fn control(&self, place: &Place, commands: &[u8], reply: ReplyWrite) {
-        match self.tree.control(place, commands) {
-            // No request carries more than 32 bits can count.
-            Ok(()) => reply.written(u32::try_from(commands.len()).unwrap_or(u32::MAX)),
-            Err(error) => reply.fail(errno(error.kind())),
-        }
-    }
-
     pub(super) fn flush(this: &Arc<Answers>, number: u64, handle: u64, closer: u32, reply: ReplyEmpty) {
         if let Some(key) = this.keys.get(handle).filter(|key| key.draft.is_due()) {
-            return Answers::in_key_pool(this, Request::Flush, move |_| match key.close(closer) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.fail(errno(error.kind())),
-            });
+            return Answers::in_key_pool(this, Request::Flush, move |_| done(key.close(closer), reply));
         }
         match this.appends.get(number).filter(|lookup| lookup.appender.tail_pending()) {
             Some(lookup) => Answers::in_pool(this, Request::Flush, move |answers| {
@@ -518,10 +444,7 @@ impl Answers {
 
     pub(super) fn sync(this: &Arc<Answers>, number: u64, handle: u64, reply: ReplyEmpty) {
         if let Some(key) = this.keys.get(handle) {
-            return Answers::in_key_pool(this, Request::Fsync, move |_| match key.draft.commit(true) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.fail(errno(error.kind())),
-            });
+            return Answers::in_key_pool(this, Request::Fsync, move |_| done(key.draft.commit(true), reply));
         }
         match this.appends.get(number) {
             // A tail is committed behind a write that may be under way.

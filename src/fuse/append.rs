@@ -4,7 +4,7 @@
 //! writing to the last release.
 
 use super::follow::Bell;
-use super::holders::{self, Others};
+use super::holders::{self, Others, SEARCH_MOST};
 use super::measure::Ticket;
 use super::reply::errno;
 use crate::view::{Appender, Error, Outcome};
@@ -14,10 +14,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-
-/// How long a close looks for other descriptors. It takes half a millisecond on an idle machine; with a dozen runnable threads a core 50 ms were
-/// not enough, and a reader right after the close came too early.
-const SEARCH_MOST: Duration = Duration::from_millis(250);
 
 /// Look-ups of append files that are open for writing, by inode number.
 #[derive(Debug)]

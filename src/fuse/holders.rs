@@ -9,6 +9,9 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// How long a close looks for other descriptors. It takes half a millisecond on an idle machine; with a dozen runnable threads a core 50 ms were
+/// not enough, and a reader right after the close came too early.
+pub(super) const SEARCH_MOST: Duration = Duration::from_millis(250);
 /// Enough of a `fdinfo` file for its first lines: `pos`, `flags`, `mnt_id`, `ino`.
 const FDINFO_BYTES: usize = 512;
 /// No chain of ancestors is longer, unless it is being rearranged while it is read.

@@ -4,15 +4,11 @@
 //! descriptor that it has duplicated, is told from the last by looking who else holds the file open for writing. Where that
 //! cannot be told the record is stored at the release, whose errors no writer sees.
 
-use super::holders::{self, Others};
+use super::holders::{self, Others, SEARCH_MOST};
 use crate::view::{Draft, Error};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a close looks for other writers.
-const SEARCH_MOST: Duration = Duration::from_millis(250);
 
 /// Handles of keys that are open for writing.
 #[derive(Debug, Default)]

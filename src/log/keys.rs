@@ -251,15 +251,7 @@ impl KeyIndex {
     }
 
     fn record(&self, offset: Offset, patience: Patience) -> Result<Found> {
-        let found = self.partition.record(offset, patience);
-        let found = if self.partition.is_foreign() && matches!(found, Err(Error::Io { .. } | Error::Truncated { .. })) {
-            // Files may have gone meanwhile: the directory is looked at again, once.
-            self.partition.refresh()?;
-            self.partition.record(offset, patience)
-        } else {
-            found
-        };
-        match found {
+        match self.partition.current_record(offset, patience) {
             Ok(Found::Record(record)) if record.is_broken() => Err(Error::Truncated { file: "a segment".to_owned() }),
             found => found,
         }

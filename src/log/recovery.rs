@@ -167,7 +167,7 @@ fn cut_tail(dir: &dyn Directory, segment: &Segment, log: &dyn File, tail: &Tail,
         log.set_len(tail.from.get())
     };
     run().map_err(|e| Error::io("cut the torn tail of", segment.log_name(), e))?;
-    let what = if tail.zeros { "zeros" } else { "a torn tail" };
+    let what = tail.kind();
     said.push(format!(
         "{} at position {}: {} bytes cut, {what} behind the last good batch ({}); they are kept in {name}",
         segment.log_name(),

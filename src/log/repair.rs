@@ -223,7 +223,7 @@ fn plan_segment(dir: &dyn Directory, layout: &Layout, at: usize, examined: &Exam
         log.still_whole()?;
     }
     if let Some(tail) = &examined.scan.tail {
-        let kind = if tail.zeros { "zeros" } else { "a torn tail" };
+        let kind = tail.kind();
         let what = format!("{kind} behind the last good batch ({})", tail.fault);
         cuts.push(Cut { from: tail.from, to: tail.from.plus(tail.bytes), zeros: tail.zeros, salvaged: false, what });
     }

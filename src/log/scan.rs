@@ -49,6 +49,13 @@ pub struct Tail {
     pub fault: Fault,
 }
 
+impl Tail {
+    /// What it is, in words.
+    pub fn kind(&self) -> &'static str {
+        if self.zeros { "zeros" } else { "a torn tail" }
+    }
+}
+
 /// What a pass over a `.log` found.
 #[derive(Clone, Debug)]
 pub struct Scan {

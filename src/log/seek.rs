@@ -121,6 +121,25 @@ impl Partition {
         Ok(answer)
     }
 
+    /// The record at an offset. Where a file has gone since the directory was looked at, that is done again, once.
+    ///
+    /// # Errors
+    /// As [`Partition::record`] and [`Partition::refresh_now`].
+    pub fn current_record(&self, offset: Offset, patience: Patience) -> Result<Found> {
+        match self.record(offset, patience) {
+            Err(error) if self.may_be_gone(&error) => {
+                self.refresh_now()?;
+                self.record(offset, patience)
+            }
+            found => found,
+        }
+    }
+
+    fn may_be_gone(&self, error: &Error) -> bool {
+        let is_missing = matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+        is_missing || (self.is_foreign() && matches!(error, Error::Io { .. } | Error::Truncated { .. }))
+    }
+
     /// What `found` makes of the batch that holds an offset, where everything on the way to it was verified before: no lock, no system call, and
     /// of what threads share only the count of the map is touched. `None` is no answer: the long way has to be gone.
     ///

@@ -1,10 +1,11 @@
 //! May we write, and if not, why: the locks of a partition directory and of the data directory around it.
 //!
 //! Three steps, in this order: somebody holds a lock: refused. The directory belongs to a broker: read-only, unless it is taken over. Else
-//! writable. A mount that is asked to be read-only takes and tests no lock at all.
+//! writable. A mount that is asked to be read-only takes and tests no lock at all. With a take-over goes the mark of the broker's clean stop, which is
+//! taken away before the first change and put back after a clean end.
 
 use crate::error::{Error, Result};
-use crate::io::{Directory, FileSystem, lock};
+use crate::io::{Directory, FileSystem, Open, lock, write_all_at};
 use crate::log::names;
 use parking_lot::Mutex;
 use std::ffi::OsStr;
@@ -140,4 +141,29 @@ impl Locks {
             log::warn!("removing {}: {error}", names::BROKER_LOCK);
         }
     }
+}
+
+/// Takes away the mark of a broker's clean stop before we change what it vouches for.
+pub(crate) fn take_clean_mark(parent: Option<Arc<dyn Directory>>, taken: Arc<Mutex<bool>>) -> Box<dyn FnOnce() -> Result<()> + Send> {
+    Box::new(move || {
+        let Some(parent) = parent else { return Ok(()) };
+        let mark = OsStr::new(names::CLEAN_SHUTDOWN);
+        match parent.remove(mark) {
+            Ok(()) => *taken.lock() = true,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(Error::io("remove", names::CLEAN_SHUTDOWN, e)),
+        }
+        parent.sync().map_err(|e| Error::io("sync", parent.path().display(), e))
+    })
+}
+
+/// Puts the mark of a clean stop back, durably.
+pub(crate) fn put_clean_mark(parent: &dyn Directory) -> Result<()> {
+    let run = || -> std::io::Result<()> {
+        let file = parent.open(OsStr::new(names::CLEAN_SHUTDOWN), Open::Create)?;
+        write_all_at(&*file, b"{\"version\":0,\"brokerEpoch\":-1}", 0)?;
+        file.sync_data()?;
+        parent.sync()
+    };
+    run().map_err(|e| Error::io("write", names::CLEAN_SHUTDOWN, e))
 }

@@ -1,6 +1,6 @@
 //! The records of a log by their keys: the last one of each.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::log::commit::{Appended, Done};
 use crate::log::encode::NewRecord;
 use crate::log::keys::{KeySink, Latest};
@@ -14,7 +14,7 @@ pub trait Keys {
     /// The last record of a key that a reader sees.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where it is damaged, or a damaged stretch may hold it; [`Error::WouldBlock`]; what the source says.
+    /// [`crate::source::Error::Corrupt`] where it is damaged, or a damaged stretch may hold it; [`crate::source::Error::WouldBlock`]; what the source says.
     fn latest(&self, key: &[u8], patience: Patience) -> Result<Latest>;
 
     /// The live keys from a cursor on (0: from the start) with their last records.
@@ -40,9 +40,7 @@ impl Keys for Local {
     }
 
     fn append_as_one(&self, records: &mut dyn Iterator<Item = NewRecord<'_>>, done: Done<Appended>) -> Result<()> {
-        let Some(committer) = self.committer() else {
-            return Err(Error::ReadOnly { reason: self.read_only().unwrap_or_default().to_owned() });
-        };
+        let committer = self.writing()?;
         committer.append(prepare_as_one(self.partition().config(), self.now(), records)?, false, done);
         Ok(())
     }

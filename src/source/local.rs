@@ -1,31 +1,29 @@
 //! The local engine as a source: a partition directory, read and perhaps written by this process.
 
 use crate::error::{Error, Result};
-use crate::io::{Clock, Directory, FileSystem, Kind, Open, Space, write_all_at};
+use crate::io::{Clock, Directory, FileSystem, Kind, Space};
 use crate::log::commit::{Appended, Committer, Done};
 use crate::log::config::{Isolation, LogConfig};
 use crate::log::encode::NewRecord;
 use crate::log::handle::{Batch, Body};
 use crate::log::keys::KeyIndex;
+use crate::log::listing;
 use crate::log::names;
 use crate::log::partition::{Bounds, MayWrite, Partition};
 use crate::log::prepare::prepare;
 use crate::log::seek::{Absent, Found};
 use crate::log::segment::OpenSegments;
 use crate::log::walk::{Item, Look, Walk};
-use crate::log::{checkpoint, listing, retention};
 use crate::source::access::{self, Access, Locks, Wish};
+use crate::source::status;
 use crate::source::upkeep::Upkeep;
-use crate::source::{Batches, Control, Keys, Maintenance, Outlook, RecoveryStep, SegmentSpan, Shared, Source, Status};
+use crate::source::{Batches, Control, Keys, Maintenance, SegmentSpan, Shared, Source, Status};
 use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
-use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
 /// So many segments are kept open at once; each is up to three maps, of which Linux allows 65,530 a process.
 pub(crate) const OPEN_SEGMENTS_MOST: usize = 2048;
-/// A record whose time lies this far ahead of the clock is worth a warning, in milliseconds.
-const AHEAD_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// How a partition directory is opened.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +116,7 @@ impl Local {
         {
             partition.ask_before_writing(MayWrite(Box::new(move || access::refuse_beside_a_broker(&*parent))));
         }
-        let before = locks.took_over().then(|| take_clean_mark(parent, clean_mark.clone()));
+        let before = locks.took_over().then(|| access::take_clean_mark(parent, clean_mark.clone()));
         let partition = Arc::new(partition);
         let committer = Arc::new(Committer::new(partition.clone(), before)?);
         let upkeep = Upkeep::new(partition.clone(), committer.clone())?;
@@ -139,6 +137,19 @@ impl Local {
     /// Retention, and what it leaves to do; `None` where nothing may be written.
     pub fn upkeep(&self) -> Option<&Arc<Upkeep>> {
         self.upkeep.as_ref()
+    }
+
+    /// The appending side of a log that can be written to.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], with the reason.
+    pub(crate) fn writing(&self) -> Result<&Committer> {
+        self.committer().ok_or_else(|| self.refusal())
+    }
+
+    /// Why nothing can be written, as an error.
+    pub(crate) fn refusal(&self) -> Error {
+        Error::ReadOnly { reason: self.read_only.clone().unwrap_or_default() }
     }
 
     pub(crate) fn key_index(&self) -> &KeyIndex {
@@ -186,31 +197,6 @@ fn partition_inside(dir: &dyn Directory) -> Result<Option<String>> {
     Ok(names.into_iter().next())
 }
 
-/// Takes away the mark of a broker's clean stop before we change what it vouches for.
-fn take_clean_mark(parent: Option<Arc<dyn Directory>>, taken: Arc<parking_lot::Mutex<bool>>) -> Box<dyn FnOnce() -> Result<()> + Send> {
-    Box::new(move || {
-        let Some(parent) = parent else { return Ok(()) };
-        let mark = OsStr::new(names::CLEAN_SHUTDOWN);
-        match parent.remove(mark) {
-            Ok(()) => *taken.lock() = true,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(Error::io("remove", names::CLEAN_SHUTDOWN, e)),
-        }
-        parent.sync().map_err(|e| Error::io("sync", parent.path().display(), e))
-    })
-}
-
-/// Puts the mark of a clean stop back, durably.
-fn put_clean_mark(parent: &dyn Directory) -> Result<()> {
-    let run = || -> std::io::Result<()> {
-        let file = parent.open(OsStr::new(names::CLEAN_SHUTDOWN), Open::Create)?;
-        write_all_at(&*file, b"{\"version\":0,\"brokerEpoch\":-1}", 0)?;
-        file.sync_data()?;
-        parent.sync()
-    };
-    run().map_err(|e| Error::io("write", names::CLEAN_SHUTDOWN, e))
-}
-
 impl Source for Local {
     fn name(&self) -> &TopicPartition {
         self.partition.name()
@@ -236,15 +222,7 @@ impl Source for Local {
     fn record(&self, offset: Offset, patience: Patience) -> Result<Found> {
         // Not only behind the end: retention may have taken the record, or a cut and another append replaced it.
         self.partition.refresh()?;
-        let mut found = self.partition.record(offset, patience);
-        let is_gone = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
-        let foreign = self.partition.is_foreign();
-        if matches!(&found, Err(error) if is_gone(error) || (foreign && matches!(error, Error::Io { .. } | Error::Truncated { .. }))) {
-            // Files may have gone meanwhile: the directory is looked at again, once.
-            self.partition.refresh_now()?;
-            found = self.partition.record(offset, patience);
-        }
-        match found? {
+        match self.partition.current_record(offset, patience)? {
             Found::Record(record) if self.committed_only() && !self.shows(&record.header, offset, patience)? => {
                 Ok(Found::Absent(Absent::NotCommitted))
             }
@@ -408,9 +386,7 @@ impl Source for Local {
     }
 
     fn append(&self, records: &mut dyn Iterator<Item = NewRecord<'_>>, durable: bool, done: Done<Appended>) -> Result<()> {
-        let Some(committer) = &self.committer else {
-            return Err(Error::ReadOnly { reason: self.read_only.clone().unwrap_or_default() });
-        };
+        let committer = self.writing()?;
         let prepared = prepare(self.partition.config(), self.now(), records)?;
         committer.append(prepared, durable, done);
         Ok(())
@@ -429,73 +405,7 @@ impl Source for Local {
     }
 
     fn status(&self, patience: Patience) -> Result<Status> {
-        self.partition.refresh()?;
-        let partition = &self.partition;
-        let bounds = partition.bounds();
-        let layout = partition.layout_full();
-        let time_of = |offset: Option<Offset>| -> Result<Option<TimestampMs>> {
-            let Some(offset) = offset else { return Ok(None) };
-            match self.record(offset, patience) {
-                Ok(Found::Record(record)) => Ok(Some(record.timestamp()).filter(|t| *t != TimestampMs::NONE)),
-                Ok(Found::Absent(_)) | Err(Error::Corrupt(_) | Error::DecodedTooLarge { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        };
-        let mut status = Status {
-            log_start_offset: bounds.log_start.get(),
-            log_end_offset: bounds.log_end.get(),
-            last_stable_offset: partition.last_stable_offset(patience)?.get(),
-            segments: layout.segments.len() as u64,
-            bytes: layout.segments.iter().map(|s| s.end()).sum(),
-            first_timestamp: time_of(self.first(patience)?)?,
-            last_timestamp: time_of(self.nth_last(1, patience)?)?,
-            open_transactions: partition.open_transactions(patience)?,
-            leader_epoch: checkpoint::read_leader_epochs(&**partition.directory())
-                .ok()
-                .and_then(|e| e.last().map(|e| e.epoch))
-                .or(partition.last_epoch()),
-            ..Status::default()
-        };
-        if let Some((file, tail)) = partition.torn_tail() {
-            let what = if tail.zeros { "zeros" } else { "a torn tail" };
-            status.recovery.push(RecoveryStep {
-                file,
-                position: tail.from.get(),
-                bytes: tail.bytes,
-                what: format!(
-                    "{} bytes behind the last good batch are {what} ({}); an append cuts them and keeps them in a .cut- file",
-                    tail.bytes, tail.fault
-                ),
-            });
-        }
-        if let (Some(from), Some(_)) = (partition.unclean_from(), &self.committer) {
-            status.recovery.push(RecoveryStep {
-                file: names::of(from, names::LOG),
-                position: 0,
-                bytes: layout.segments.iter().filter(|s| s.base_offset() >= from).map(|s| s.end()).sum(),
-                what: "not closed well: the first append checks from here on and makes the indexes anew".to_owned(),
-            });
-        }
-        let plan = retention::plan(partition, patience)?;
-        if let Some(log_start) = plan.first_kept() {
-            let automatic = self.committer.is_some() && partition.config().maintenance;
-            let segments = plan.removals.len() as u64;
-            status.retention = Some(Outlook { segments, bytes: plan.bytes(), log_start, automatic });
-        }
-        for segment in &layout.segments {
-            let Some(open) = segment.opened() else { continue };
-            for damage in open.as_ref().and_then(|o| o.scan.as_ref()).map(|s| s.damage.as_slice()).unwrap_or_default() {
-                let offsets = damage.offsets.map_or(String::new(), |(a, b)| format!("; offsets {a} to {b} are unreadable"));
-                status.warnings.push(format!("{} at position {}: damaged ({}){offsets}", segment.log_name(), damage.from, damage.fault));
-            }
-        }
-        if let Some(last) = status.last_timestamp.filter(|t| t.get() > self.now().get().saturating_add(AHEAD_MS)) {
-            status.warnings.push(format!("the last record's time, {last} ms, lies over a day ahead of the clock"));
-        }
-        if let Some(reason) = self.committer().and_then(Committer::poisoned) {
-            status.warnings.push(format!("appends are refused: {reason}"));
-        }
-        Ok(status)
+        status::of(self, patience)
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
@@ -549,7 +459,7 @@ impl Source for Local {
             self.keys.save(bounds);
         }
         let closed = closed.and_then(|()| match &self.partition.parent {
-            Some(parent) if put_back => put_clean_mark(&**parent),
+            Some(parent) if put_back => access::put_clean_mark(&**parent),
             _ => Ok(()),
         });
         if let Some(locks) = &self.locks {

@@ -1,14 +1,13 @@
 //! What is done to a log beyond reading and appending: rolling, deleting from the front, retention, checking; and how it is stored, in numbers.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::log::check::{self, Report};
-use crate::log::commit::Committer;
 use crate::log::decoded::CacheCounts;
 use crate::log::index::{OFFSET_ENTRY_LEN, TIME_ENTRY_LEN};
 use crate::log::{names, retention};
+use crate::source::RetentionPlan;
 use crate::source::local::Local;
 use crate::source::upkeep::Upkeep;
-use crate::source::{RetentionPlan, Source};
 use crate::types::{Offset, Patience};
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -35,14 +34,14 @@ pub trait Maintenance {
     /// Ends the active segment and begins the next one; `false` where it is empty and stays.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Poisoned`]; what the system says.
+    /// [`crate::source::Error::ReadOnly`]; [`crate::source::Error::Poisoned`]; what the system says.
     fn roll(&self) -> Result<bool>;
 
     /// Raises the log start offset, durably: records before it do not exist any more. Returns the log start offset, which an offset below it
     /// leaves as it is.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for an offset beyond the log end; [`Error::ReadOnly`]; what the system says.
+    /// [`crate::source::Error::OutOfRange`] for an offset beyond the log end; [`crate::source::Error::ReadOnly`]; what the system says.
     fn delete_before(&self, offset: Offset) -> Result<Offset>;
 
     /// What retention would take now, and why; nothing is done.
@@ -54,7 +53,7 @@ pub trait Maintenance {
     /// Takes the segments that retention names, durably, and returns what went. Who has them open keeps them.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Poisoned`]; what the system says.
+    /// [`crate::source::Error::ReadOnly`]; [`crate::source::Error::Poisoned`]; what the system says.
     fn retain(&self) -> Result<RetentionPlan>;
 
     /// Looks at every batch, record and index entry. `progress` is told the bytes done and all of them.
@@ -71,16 +70,8 @@ pub trait Maintenance {
 }
 
 impl Local {
-    fn writing(&self) -> Result<&Committer> {
-        self.committer().ok_or_else(|| self.refusal())
-    }
-
     fn upkeeping(&self) -> Result<&Arc<Upkeep>> {
         self.upkeep().ok_or_else(|| self.refusal())
-    }
-
-    fn refusal(&self) -> Error {
-        Error::ReadOnly { reason: self.read_only().unwrap_or_default().to_owned() }
     }
 }
 

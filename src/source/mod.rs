@@ -9,6 +9,7 @@ pub mod data_dir;
 pub mod keys;
 pub mod local;
 pub mod maintenance;
+mod status;
 pub mod upkeep;
 
 pub use crate::error::{Corruption, Error, Result};

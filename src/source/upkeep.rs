@@ -8,7 +8,7 @@ use crate::log::commit::Committer;
 use crate::log::partition::Partition;
 use crate::log::retention::{self, Plan};
 use crate::types::{Offset, TimestampMs};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -168,23 +168,18 @@ impl Upkeep {
     }
 
     fn run(&self) {
-        loop {
-            self.look();
-            let mut state = self.state.lock();
+        let mut state = self.state.lock();
+        while !state.stopping {
+            MutexGuard::unlocked(&mut state, || self.look());
             let now = self.partition.clock().now();
             let maintenance = self.partition.config().maintenance;
             let next = [self.partition.waste().next_due(), maintenance.then_some(state.next_retention)].into_iter().flatten().min();
-            let Some(next) = next.filter(|_| !state.stopping) else {
-                state.running = false;
-                return;
-            };
+            // Whoever stops while this thread looks has woken nobody.
+            let Some(next) = next.filter(|_| !state.stopping) else { break };
             let left = Duration::from_millis(u64::try_from(next.get().saturating_sub(now.get())).unwrap_or(0));
             self.wake.wait_for(&mut state, left.clamp(WAIT_LEAST, WAIT_MOST));
-            if state.stopping {
-                state.running = false;
-                return;
-            }
         }
+        state.running = false;
     }
 
     /// Ends the thread, and unlinks now what waits: nobody would do it later.

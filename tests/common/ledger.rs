@@ -4,6 +4,9 @@
 //! several threads and says of every record that was acknowledged where it stands. Every value tells which writer stored it, its number there, and
 //! can be made anew, so that no wrong byte goes unnoticed. Numbers of one writer rise without a gap.
 
+#[path = "random.rs"]
+mod random;
+
 use offsetfs::io::FileSystem;
 use offsetfs::log::config::LogConfig;
 use offsetfs::log::encode::NewRecord;
@@ -21,6 +24,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+pub(crate) use random::Random;
+
 /// The first argument of the process that writes.
 pub(crate) const WRITER: &str = "--writer";
 /// So many threads append in it; those below the second number ask for an fsync with each request.
@@ -30,25 +35,6 @@ const DURABLE_THREADS: u64 = 2;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Small segments, so that rolls are struck, too.
 pub(crate) const SEGMENT_BYTES: u64 = 8 << 10;
-
-/// SplitMix64: enough for choices, and the same everywhere.
-#[derive(Debug)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 to below a number.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-}
 
 /// A number from the environment, for a longer run than the usual one.
 pub(crate) fn asked(variable: &str, otherwise: u64) -> u64 {
