@@ -143,6 +143,20 @@ pub enum Error {
         /// The offset that the next record gets.
         log_end: Offset,
     },
+    /// A log that is not to be compacted.
+    #[error("not compacted: {reason}")]
+    NotCompacted {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A compaction that failed while it exchanged files.
+    #[error(
+        "the exchange of a compacted segment was interrupted ({reason}); no record is lost; unmount and mount again, or run offsetfs recover, to finish it"
+    )]
+    HalfCompacted {
+        /// What the system said.
+        reason: String,
+    },
     /// A name that a checkpoint file cannot hold.
     #[error("the topic name `{topic}` has a blank in it, which separates the fields of a checkpoint; give the directory another name")]
     TopicName {

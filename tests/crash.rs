@@ -8,6 +8,8 @@
 //! Records that were not acknowledged may be there or not, each for itself: behind bytes that were lost whole batches may have survived, and no reader
 //! can tell them from good neighbours of a damaged stretch, so they stay.
 
+#[path = "crash/compaction.rs"]
+mod compaction;
 #[path = "crash/lies.rs"]
 mod lies;
 #[path = "common/random.rs"]

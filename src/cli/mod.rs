@@ -4,6 +4,7 @@
 //! Called as `mount.offsetfs`, or with a path where a command would stand, it takes mount(8)'s arguments, and failure is 32.
 
 mod check;
+mod compact;
 pub mod dump;
 mod manual;
 mod mount;
@@ -52,6 +53,7 @@ impl From<EngineError> for Failure {
             EngineError::NotAPartition { .. }
             | EngineError::Locked { .. }
             | EngineError::ReadOnly { .. }
+            | EngineError::NotCompacted { .. }
             | EngineError::RecordTooLarge { .. } => Exit::No,
             EngineError::Io { source, .. } if is_refusal(source) => Exit::No,
             _ => Exit::Io,
@@ -156,6 +158,8 @@ enum Command {
     Dump(dump::DumpArgs),
     /// Cut the torn tail, make indexes anew, finish what was interrupted.
     Recover(recover::RecoverArgs),
+    /// Keep only the latest record of each key, by Kafka's rules.
+    Compact(compact::CompactArgs),
     /// Remove old segments, by Kafka's rules of age, size and log start offset.
     Retain(retain::RetainArgs),
     /// Print what a shell needs to complete commands and options.
@@ -239,6 +243,7 @@ fn run(command: Command) -> Outcome {
         Command::Check(args) => check::run(&args),
         Command::Dump(args) => dump::command(&args),
         Command::Recover(args) => recover::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Retain(args) => retain::run(&args),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { command } => manual::man(command.as_deref()),

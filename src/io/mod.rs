@@ -149,6 +149,8 @@ pub trait File: Send + Sync + fmt::Debug {
     fn allocate(&self, from: u64, len: u64) -> io::Result<()>;
     /// Cuts the file or lets it grow by a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Sets the time of the last change of its bytes.
+    fn set_modified(&self, time: TimestampMs) -> io::Result<()>;
     /// Makes its bytes and its length durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
     /// Maps `len` bytes for reading; `len` may lie beyond the end, but only bytes below the end may be read.

@@ -197,11 +197,14 @@ impl Active {
         segment.pin(true);
         let open = OpenSegment { instance: Instance::next(), log: map, index: index.bytes(), timeindex: timeindex.bytes(), scan: None };
         segment.set_open(Arc::new(open), opened);
+        // A compacted log must not keep a record from the cleaner for longer than it may wait.
+        let longest_ms =
+            if config.cleanup_policy.compact { config.segment_ms.min(config.max_compaction_lag_ms) } else { config.segment_ms };
         let jitter = match config.segment_jitter_ms.min(config.segment_ms) {
             0 => 0,
             most => RandomState::new().hash_one(base) % most,
         };
-        let segment_ms = config.segment_ms - jitter;
+        let segment_ms = longest_ms.saturating_sub(jitter);
         Ok(Active { segment, log, size, index, timeindex, rule, created: now, first_batch, segment_ms })
     }
 

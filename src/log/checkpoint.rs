@@ -150,11 +150,28 @@ pub fn read_offset(dir: &dyn Directory, name: &str, partition: &TopicPartition) 
 /// [`Error::TopicName`]; [`Error::Locked`] where another process keeps the lock for seconds; what the system says; a file that does not follow
 /// the grammar, which is left as it is.
 pub fn raise_offset(dir: &dyn Directory, name: &str, partition: &TopicPartition, offset: Offset) -> Result<()> {
+    change_offset(dir, name, partition, offset, |known| known < offset.get())
+}
+
+/// Sets what a checkpoint says of a partition, to a smaller offset, too; else as [`raise_offset`].
+///
+/// # Errors
+/// As [`raise_offset`].
+pub fn set_offset(dir: &dyn Directory, name: &str, partition: &TopicPartition, offset: Offset) -> Result<()> {
+    change_offset(dir, name, partition, offset, |known| known != offset.get())
+}
+
+/// The directory whose checkpoint of this name counts for a partition: the data directory around it, if it is one or has that file, else its own.
+pub(crate) fn place<'d>(dir: &'d dyn Directory, parent: Option<&'d dyn Directory>, name: &str) -> &'d dyn Directory {
+    parent.filter(|p| [names::META_PROPERTIES, name].iter().any(|n| p.metadata(OsStr::new(n)).is_ok())).unwrap_or(dir)
+}
+
+fn change_offset(dir: &dyn Directory, name: &str, partition: &TopicPartition, offset: Offset, changes: impl Fn(i64) -> bool) -> Result<()> {
     if partition.topic.chars().any(char::is_whitespace) {
         return Err(Error::TopicName { topic: partition.topic.escape_debug().to_string() });
     }
     let _lock = lock_temporary(dir, name)?;
-    if read_offset(dir, name, partition)?.is_some_and(|known| known >= offset.get()) {
+    if read_offset(dir, name, partition)?.is_some_and(|known| !changes(known)) {
         // What the lock has made is no checkpoint.
         return dir.remove(OsStr::new(&temporary(name))).map_err(|e| Error::io("remove", temporary(name), e));
     }

@@ -10,6 +10,7 @@ pub mod bytes;
 pub mod check;
 pub mod checkpoint;
 pub mod commit;
+pub mod compaction;
 pub mod compression;
 pub mod config;
 pub mod counters;

@@ -23,7 +23,6 @@ use crate::log::segment::{OpenSegment, OpenSegments, Role, Segment};
 use crate::log::transactions::Transactions;
 use crate::types::{Offset, Patience, TopicPartition};
 use following::{Looked, Watch};
-use std::ffi::OsStr;
 use std::sync::Arc;
 
 /// The segments in order.
@@ -257,6 +256,15 @@ impl Partition {
         self.publish_layout(kept);
     }
 
+    /// Publishes one segment in the place of those with the given base offsets. The caller has the writer.
+    pub(crate) fn publish_exchanged(&self, bases: &[Offset], made: &Arc<Segment>) {
+        let mut segments: Vec<Arc<Segment>> =
+            self.layout_full().segments.iter().filter(|s| !bases.contains(&s.base_offset())).cloned().collect();
+        let at = segments.partition_point(|s| s.base_offset() < made.base_offset());
+        segments.insert(at, made.clone());
+        self.publish_layout(segments);
+    }
+
     /// The files that were taken from the log and wait to be unlinked.
     pub fn waste(&self) -> &Waste {
         &self.waste
@@ -277,9 +285,8 @@ impl Partition {
         if offset <= bounds.log_start {
             return Ok(bounds.log_start);
         }
-        let around =
-            self.parent.as_ref().filter(|p| [names::META_PROPERTIES, names::LOG_START].iter().any(|n| p.metadata(OsStr::new(n)).is_ok()));
-        checkpoint::raise_offset(&**around.unwrap_or(&self.dir), names::LOG_START, &self.name, offset)?;
+        let place = checkpoint::place(&*self.dir, self.parent.as_deref(), names::LOG_START);
+        checkpoint::raise_offset(place, names::LOG_START, &self.name, offset)?;
         self.log_start.fetch_max(offset.get(), Ordering::AcqRel);
         Ok(offset)
     }

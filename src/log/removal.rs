@@ -21,12 +21,14 @@ pub struct Waste {
 }
 
 impl Waste {
-    /// Renames the files of a segment, those that there are. The names are durable once the directory is synced.
+    /// Renames the files of a segment, those that there are, with or without the state of producers at its base offset. The names are durable once
+    /// the directory is synced.
     ///
     /// # Errors
     /// What the system says; files that were renamed before stay so.
-    pub(crate) fn take_segment(&self, dir: &dyn Directory, base: Offset, due: TimestampMs) -> Result<()> {
-        OF_SEGMENT.iter().try_for_each(|suffix| self.take(dir, &names::of(base, suffix), due))
+    pub(crate) fn take_segment(&self, dir: &dyn Directory, base: Offset, with_snapshot: bool, due: TimestampMs) -> Result<()> {
+        let suffixes = OF_SEGMENT.iter().filter(|suffix| with_snapshot || **suffix != names::SNAPSHOT);
+        suffixes.into_iter().try_for_each(|suffix| self.take(dir, &names::of(base, suffix), due))
     }
 
     fn take(&self, dir: &dyn Directory, name: &str, due: TimestampMs) -> Result<()> {

@@ -173,7 +173,7 @@ pub fn carry_out(partition: &Arc<Partition>, writer: &mut Writer) -> Result<Plan
     let delay = i64::try_from(partition.config().file_delete_delay_ms).unwrap_or(i64::MAX);
     let due = TimestampMs::new(partition.clock().now().get().saturating_add(delay));
     for removal in &plan.removals {
-        partition.waste.take_segment(&**dir, removal.base, due)?;
+        partition.waste.take_segment(&**dir, removal.base, true, due)?;
     }
     dir.sync().map_err(|e| Error::io("sync", dir.path().display(), e))?;
     Ok(plan)

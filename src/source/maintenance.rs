@@ -1,13 +1,13 @@
-//! What is done to a log beyond reading and appending: rolling, deleting from the front, retention, checking; and how it is stored, in numbers.
+//! What is done to a log beyond reading and appending: rolling, deleting from the front, retention, compaction, checking; and how it is stored, in numbers.
 
 use crate::error::Result;
 use crate::log::check::{self, Report};
 use crate::log::decoded::CacheCounts;
 use crate::log::index::{OFFSET_ENTRY_LEN, TIME_ENTRY_LEN};
-use crate::log::{names, retention};
-use crate::source::RetentionPlan;
+use crate::log::{compaction, names, retention};
 use crate::source::local::Local;
 use crate::source::upkeep::Upkeep;
+use crate::source::{Compaction, RetentionPlan};
 use crate::types::{Offset, Patience};
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -56,6 +56,20 @@ pub trait Maintenance {
     /// [`crate::source::Error::ReadOnly`]; [`crate::source::Error::Poisoned`]; what the system says.
     fn retain(&self) -> Result<RetentionPlan>;
 
+    /// What compaction would come to now; nothing is done.
+    ///
+    /// # Errors
+    /// As [`Maintenance::compact`].
+    fn measure_compaction(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Compaction>;
+
+    /// Compacts the log by key, where that is due; the outcome says whether it was. Who has a file open keeps it. `progress` is told the bytes done and
+    /// all of them.
+    ///
+    /// # Errors
+    /// [`crate::source::Error::NotCompacted`] with what to do; damage; [`crate::source::Error::ReadOnly`]; [`crate::source::Error::Poisoned`]; what the
+    /// system says.
+    fn compact(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Compaction>;
+
     /// Looks at every batch, record and index entry. `progress` is told the bytes done and all of them.
     ///
     /// # Errors
@@ -90,6 +104,21 @@ impl Maintenance for Local {
 
     fn retain(&self) -> Result<RetentionPlan> {
         self.upkeeping()?.retain()
+    }
+
+    fn measure_compaction(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Compaction> {
+        self.partition().refresh()?;
+        compaction::run(self.partition(), compaction::Mode::DryRun, &mut |done, all| {
+            progress(done, all);
+            true
+        })
+    }
+
+    fn compact(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Compaction> {
+        self.upkeeping()?.compact(&mut |done, all| {
+            progress(done, all);
+            true
+        })
     }
 
     fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {

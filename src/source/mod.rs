@@ -17,6 +17,7 @@ pub use crate::log::batch::BatchHeader;
 pub use crate::log::bytes::Shared;
 pub use crate::log::check::Report;
 pub use crate::log::commit::{Appended, Done};
+pub use crate::log::compaction::Outcome as Compaction;
 pub use crate::log::counters::Counters;
 pub use crate::log::decoded::CacheCounts;
 pub use crate::log::encode::NewRecord;

@@ -1,10 +1,11 @@
-//! What is done to a log between appends: retention, the unlinking of what it took, and when each is due.
+//! What is done to a log between appends: retention, compaction, the unlinking of what they took, and when each is due.
 //!
 //! Nothing is deleted here that nobody asked for: without the setting `maintenance` only an explicit call acts, and a thread exists only while files
 //! wait to be unlinked. All is timed by the clock of the file system, so that a week can pass in a test.
 
 use crate::error::{Error, Result};
 use crate::log::commit::Committer;
+use crate::log::compaction::{self, Mode, Outcome};
 use crate::log::partition::Partition;
 use crate::log::retention::{self, Plan};
 use crate::types::{Offset, TimestampMs};
@@ -24,6 +25,9 @@ const EVENTS_MOST: usize = 100;
 #[derive(Debug)]
 struct State {
     next_retention: TimestampMs,
+    next_compaction: TimestampMs,
+    /// Why nothing can be done any more: an exchange of files was interrupted, which the next opening finishes.
+    interrupted: Option<String>,
     running: bool,
     stopping: bool,
     events: Vec<String>,
@@ -51,6 +55,8 @@ impl Upkeep {
         let now = partition.clock().now();
         let state = State {
             next_retention: later(now, config.retention_check_interval_ms.min(INITIAL_DELAY_MS)),
+            next_compaction: later(now, config.cleaner_backoff_ms.min(INITIAL_DELAY_MS)),
+            interrupted: None,
             running: false,
             stopping: false,
             events: Vec::new(),
@@ -81,8 +87,53 @@ impl Upkeep {
         Ok(taken)
     }
 
+    /// Compacts the log, where that is due. `progress` is told the bytes done and all of them; `false` ends it.
+    ///
+    /// # Errors
+    /// As [`compaction::run`].
+    pub(crate) fn compact(self: &Arc<Upkeep>, progress: &mut compaction::Progress<'_>) -> Result<Outcome> {
+        let outcome = self.rewrite(progress);
+        self.start_if_needed()?;
+        outcome
+    }
+
+    fn rewrite(&self, progress: &mut compaction::Progress<'_>) -> Result<Outcome> {
+        let _at_work = self.at_work.lock();
+        self.may_go_on()?;
+        // The log is not made ready for writing where there is nothing to do.
+        let measured = compaction::plan(&self.partition)?;
+        if self.partition.config().cleanup_policy.compact && measured.due {
+            self.committer.with_writer(|_| Ok(()))?;
+        }
+        let mut exclusively = |work: &mut dyn FnMut()| {
+            self.committer.with_writer(|_| {
+                work();
+                Ok(())
+            })
+        };
+        let outcome = compaction::run(&self.partition, Mode::Real(&mut exclusively), &mut |done, all| {
+            progress(done, all) && !self.state.lock().stopping
+        });
+        if let Err(Error::HalfCompacted { reason }) = &outcome {
+            self.state.lock().interrupted = Some(reason.clone());
+        }
+        if let Ok(Outcome { compacted_to: Some(end), segments, bytes, .. }) = &outcome {
+            let (name, before, after) = (self.partition.name(), bytes.0, bytes.1);
+            log::info!("{name}: compacted up to offset {end}: {} segments of {before} bytes became {} of {after}", segments.0, segments.1);
+        }
+        outcome
+    }
+
+    fn may_go_on(&self) -> Result<()> {
+        match &self.state.lock().interrupted {
+            Some(reason) => Err(Error::HalfCompacted { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
     fn take_old(&self) -> Result<Plan> {
         let _at_work = self.at_work.lock();
+        self.may_go_on()?;
         // The log is not made ready for writing where there is nothing to do.
         let plan = retention::plan(&self.partition, crate::types::Patience::MayBlock)?;
         if plan.removals.is_empty() {
@@ -111,24 +162,34 @@ impl Upkeep {
         self.partition.delete_before(offset)
     }
 
-    /// Does all that is due by the clock: unlinks what has waited long enough and, with the setting `maintenance`, looks for segments that may go.
+    /// Does all that is due by the clock: unlinks what has waited long enough and, with the setting `maintenance`, compacts and looks for segments that
+    /// may go.
     /// What fails is told among the events of the source, and tried again the next time.
     pub fn look(&self) {
         let now = self.partition.clock().now();
         let config = self.partition.config();
-        if config.maintenance && self.is_due(now, config.retention_check_interval_ms) {
+        let compacts = config.maintenance && config.cleanup_policy.compact;
+        if compacts && self.is_due(now, config.cleaner_backoff_ms, |state| &mut state.next_compaction) {
+            let outcome = self.rewrite(&mut |_, _| true);
+            if outcome.is_err() {
+                // What fails now fails in a moment, too.
+                self.state.lock().next_compaction = later(now, config.retention_check_interval_ms.max(config.cleaner_backoff_ms));
+            }
+            self.note("compaction", outcome.map(|_| ()));
+        }
+        if config.maintenance && self.is_due(now, config.retention_check_interval_ms, |state| &mut state.next_retention) {
             self.note("retention", self.take_old().map(|_| ()));
         }
         self.note("unlinking", self.partition.waste().unlink_due(&**self.partition.directory(), now).map(|_| ()));
     }
 
-    /// Whether retention is due, which is then put off by the interval. A clock that was set back does not put it off longer.
-    fn is_due(&self, now: TimestampMs, interval_ms: u64) -> bool {
+    /// Whether something is due, which is then put off by the interval. A clock that was set back does not put it off longer.
+    fn is_due(&self, now: TimestampMs, interval_ms: u64, of: impl Fn(&mut State) -> &mut TimestampMs) -> bool {
         let mut state = self.state.lock();
-        let next = later(now, interval_ms);
-        let due = now >= state.next_retention;
-        if due || state.next_retention > next {
-            state.next_retention = next;
+        let (next, planned) = (later(now, interval_ms), of(&mut state));
+        let due = now >= *planned;
+        if due || *planned > next {
+            *planned = next;
         }
         due
     }
@@ -172,8 +233,10 @@ impl Upkeep {
         while !state.stopping {
             MutexGuard::unlocked(&mut state, || self.look());
             let now = self.partition.clock().now();
-            let maintenance = self.partition.config().maintenance;
-            let next = [self.partition.waste().next_due(), maintenance.then_some(state.next_retention)].into_iter().flatten().min();
+            let config = self.partition.config();
+            let retention = config.maintenance.then_some(state.next_retention);
+            let compaction = (config.maintenance && config.cleanup_policy.compact).then_some(state.next_compaction);
+            let next = [self.partition.waste().next_due(), retention, compaction].into_iter().flatten().min();
             // Whoever stops while this thread looks has woken nobody.
             let Some(next) = next.filter(|_| !state.stopping) else { break };
             let left = Duration::from_millis(u64::try_from(next.get().saturating_sub(now.get())).unwrap_or(0));

@@ -27,10 +27,12 @@ enum Command {
     DeleteBefore(Offset),
     /// Take the segments that retention names.
     Retain,
+    /// Keep only the latest record of each key.
+    Compact,
 }
 
 /// What there is, for who typed something else.
-const KNOWN: &str = "sync, roll, delete-before N and retain";
+const KNOWN: &str = "sync, roll, delete-before N, retain and compact";
 
 impl Command {
     fn parse(line: &str) -> Result<Command, Error> {
@@ -43,7 +45,7 @@ impl Command {
                 None => Err(Error::new(ErrorKind::Invalid, format!("delete-before takes an offset (decimal, no sign), not `{number}`"))),
             },
             ["retain"] => Ok(Command::Retain),
-            ["compact", ..] => Err(Error::new(ErrorKind::NotSupported, format!("`compact` is not in this version; ctl knows {KNOWN}"))),
+            ["compact"] => Ok(Command::Compact),
             _ => Err(Error::new(ErrorKind::Invalid, format!("`{line}` is no command; ctl knows {KNOWN}"))),
         }
     }
@@ -68,6 +70,16 @@ impl Command {
                 let start = maintenance.delete_before(offset)?;
                 Ok(format!("the log start offset is {start}"))
             }
+            Command::Compact => {
+                let done = maintenance.compact(&mut |_, _| {})?;
+                Ok(match done.compacted_to {
+                    Some(end) => format!(
+                        "compacted up to offset {end}: {} segments of {} bytes became {} of {}; {} of {} records stay",
+                        done.segments.0, done.bytes.0, done.segments.1, done.bytes.1, done.records.1, done.records.0
+                    ),
+                    None => format!("nothing to do: {}", done.plan.why),
+                })
+            }
             Command::Retain => {
                 let taken = maintenance.retain()?;
                 Ok(match taken.first_kept() {
@@ -86,6 +98,7 @@ impl fmt::Display for Command {
             Command::Roll => f.write_str("roll"),
             Command::DeleteBefore(offset) => write!(f, "delete-before {offset}"),
             Command::Retain => f.write_str("retain"),
+            Command::Compact => f.write_str("compact"),
         }
     }
 }
@@ -149,6 +162,7 @@ mod tests {
             ("delete-before 0", Command::DeleteBefore(offset(0))),
             ("delete-before   12350", Command::DeleteBefore(offset(12_350))),
             ("retain", Command::Retain),
+            ("compact", Command::Compact),
         ] {
             assert_eq!(Command::parse(line), Ok(command), "{line}");
         }
@@ -162,10 +176,10 @@ mod tests {
             "rm -rf",
             "roll;",
             "retain all",
+            "compact 5",
         ] {
             assert_eq!(Command::parse(line).unwrap_err().kind(), ErrorKind::Invalid, "{line}");
         }
-        assert_eq!(Command::parse("compact").unwrap_err().kind(), ErrorKind::NotSupported);
         assert!(Command::parse("no such").unwrap_err().reason().contains(KNOWN));
     }
 }

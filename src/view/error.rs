@@ -196,14 +196,17 @@ impl From<SourceError> for Error {
                 let file = file.clone();
                 Error::new(kind, error.to_string()).at(&file, None)
             }
-            SourceError::OutOfRange { .. } | SourceError::TopicName { .. } => Error::new(ErrorKind::Invalid, error.to_string()),
+            SourceError::OutOfRange { .. } | SourceError::TopicName { .. } | SourceError::NotCompacted { .. } => {
+                Error::new(ErrorKind::Invalid, error.to_string())
+            }
             SourceError::RecordTooLarge { .. } => Error::new(ErrorKind::TooLarge, error.to_string()),
             SourceError::OffsetsExhausted(_) => Error::new(ErrorKind::NoSpace, error.to_string()),
             SourceError::ReadOnly { .. } => Error::new(ErrorKind::ReadOnly, error.to_string()),
             SourceError::Closed => Error::new(ErrorKind::Closed, error.to_string()),
-            SourceError::Poisoned { .. } | SourceError::Locked { .. } | SourceError::NotAPartition { .. } => {
-                Error::new(ErrorKind::Damaged, error.to_string())
-            }
+            SourceError::Poisoned { .. }
+            | SourceError::Locked { .. }
+            | SourceError::NotAPartition { .. }
+            | SourceError::HalfCompacted { .. } => Error::new(ErrorKind::Damaged, error.to_string()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use offsetfs::io::lock::{DirectoryLock, Holder, Kind, RecordLock};
 use offsetfs::io::{Clock, Directory, Entry, File, FileSystem, IndexMap, Map, Metadata, Open, Space};
+use offsetfs::types::TimestampMs;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -130,6 +131,10 @@ impl File for LyingFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.inner.set_len(len)
+    }
+
+    fn set_modified(&self, time: TimestampMs) -> io::Result<()> {
+        self.inner.set_modified(time)
     }
 
     fn sync_data(&self) -> io::Result<()> {

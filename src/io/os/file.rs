@@ -4,11 +4,13 @@ use super::sys::{metadata_of, retried};
 use crate::io::guard::page_size;
 use crate::io::mmap::WritableMap;
 use crate::io::{File, IndexMap, Map, Metadata, write_all_at};
+use crate::types::TimestampMs;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The most parts that one `pwritev` takes (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
@@ -118,6 +120,12 @@ impl File for OsFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.handle.set_len(len)
+    }
+
+    fn set_modified(&self, time: TimestampMs) -> io::Result<()> {
+        let distance = Duration::from_millis(time.get().unsigned_abs());
+        let modified = if time.get() < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
+        self.handle.set_modified(modified.ok_or(io::ErrorKind::InvalidInput)?)
     }
 
     fn sync_data(&self) -> io::Result<()> {

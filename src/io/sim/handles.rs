@@ -5,6 +5,7 @@ use super::state::{Action, FileNode, NameChange, Node, NodeId, Outcome, State, e
 use super::{SimDisk, names};
 use crate::io::mmap::WritableMap;
 use crate::io::{Clock, Directory, Entry, File, IndexMap, Map, Metadata, Open, Space, lock};
+use crate::types::TimestampMs;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -281,6 +282,13 @@ impl File for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.change(Action::Settle, |file, _| file.set_len(len, Change::SetLen(len)))
+    }
+
+    fn set_modified(&self, time: TimestampMs) -> io::Result<()> {
+        self.change(Action::Settle, |file, _| {
+            file.mtime_ms = time.get();
+            Ok(())
+        })
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -24,7 +24,7 @@ const FIRST_OFFSET: usize = PRODUCER_ID + 8;
 const LAST_OFFSET: usize = FIRST_OFFSET + 8;
 const LAST_STABLE_OFFSET: usize = LAST_OFFSET + 8;
 /// The size of an entry in bytes.
-const ENTRY_LEN: usize = LAST_STABLE_OFFSET + 8;
+pub(crate) const ENTRY_LEN: usize = LAST_STABLE_OFFSET + 8;
 const _: () = assert!(ENTRY_LEN == 34);
 
 /// With more open transactions, or more markers in a segment, than this nothing is said of them.
@@ -47,7 +47,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn parse(bytes: &[u8]) -> Result<Entry, Fault> {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// Another version, or offsets that no transaction has.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Entry, Fault> {
         let number = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(-1, i64::from_be_bytes);
         let entry = Entry {
             producer_id: number(PRODUCER_ID),
