@@ -60,12 +60,15 @@ fn print(target: &Target, done: &Compaction, dry_run: bool) -> Result<(), Failur
     let mut out = io::stdout().lock();
     let mut run = || -> io::Result<()> {
         let Some(end) = done.compacted_to else { return writeln!(out, "{name}: nothing to compact: {}", done.plan.why) };
-        let (would, becomes) = if dry_run { ("would be compacted", "would become") } else { ("compacted", "became") };
-        let ((segments, into), (before, after), (records, kept)) = (done.segments, done.bytes, done.records);
+        let (compacted, became, goes) =
+            if dry_run { ("would be compacted", "would become", "would go") } else { ("compacted", "became", "went") };
+        let ((segments, into), (before, after)) = (done.segments, done.bytes);
         let gained = before.saturating_sub(after);
         let percent = if before == 0 { 0.0 } else { gained as f64 * 100.0 / before as f64 };
-        writeln!(out, "{name}: {would} up to offset {end}: {segments} segments of {before} bytes {becomes} {into} of {after} bytes")?;
-        writeln!(out, "{name}: {kept} of {records} records stay, {gained} bytes are gained ({percent:.0}%)")
+        writeln!(out, "{name}: {compacted} up to offset {end}: {}", done.plan.why)?;
+        writeln!(out, "{name}: {} records stay, {} {goes}: {}", done.kept, done.gone.total(), done.gone)?;
+        writeln!(out, "{name}: {segments} segments of {before} bytes {became} {into} of {after}: {gained} bytes gained ({percent:.0}%)")?;
+        out.flush()
     };
     output(run())
 }

@@ -270,16 +270,18 @@ pub fn check(
         done += layout.logs[at].metadata.len;
         progress(done, total);
     }
-    running.tell_holes(&mut report, has_been_cleaned(parent, name));
+    running.tell_holes(&mut report, has_been_cleaned(&**dir, parent, name));
     directory::look_at_epochs(&epochs, running.next_offset(), &mut report);
     transactions::look_at_snapshots(&**dir, &found.snapshots, &layout, running.next_offset(), &running.tracker, &mut report)?;
+    directory::look_at_own_checkpoints(&**dir, name, &mut report)?;
     if let Some(parent) = parent {
         directory::look_at_checkpoints(parent, name, running.next_offset(), &mut report)?;
     }
     Ok(report)
 }
 
-/// Whether the data directory says that the partition was compacted.
-fn has_been_cleaned(parent: Option<&dyn Directory>, name: &TopicPartition) -> bool {
-    parent.is_some_and(|p| matches!(checkpoint::read_offset(p, names::CLEANER, name), Ok(Some(offset)) if offset > 0))
+/// Whether the data directory, or we beside the log, say that the partition was compacted.
+fn has_been_cleaned(dir: &dyn Directory, parent: Option<&dyn Directory>, name: &TopicPartition) -> bool {
+    let says = |dir: &dyn Directory| matches!(checkpoint::read_offset(dir, names::CLEANER, name), Ok(Some(offset)) if offset > 0);
+    says(dir) || parent.is_some_and(says)
 }

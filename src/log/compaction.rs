@@ -12,6 +12,8 @@ mod history;
 mod map;
 mod output;
 
+pub use filter::Gone;
+
 use crate::error::{Error, Result};
 use crate::io::Directory;
 use crate::log::batch::{BatchHeader, Step};
@@ -28,6 +30,7 @@ use filter::{Fate, Rules};
 use history::{Aborted, History, Passing};
 use map::OffsetMap;
 use output::Output;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -62,8 +65,10 @@ pub struct Outcome {
     pub segments: (u64, u64),
     /// Their bytes before and after.
     pub bytes: (u64, u64),
-    /// Their records before and after, markers among them.
-    pub records: (u64, u64),
+    /// Their records that stay, markers among them.
+    pub kept: u64,
+    /// Those that go.
+    pub gone: Gone,
 }
 
 /// Told the bytes done and all of them; `false` ends the compaction.
@@ -220,7 +225,7 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     let log_end = partition.bounds().log_end;
     let stable = history.first_open().unwrap_or(log_end).min(log_end);
     let plan = plan_up_to(partition, &layout, stable, now)?;
-    let mut outcome = Outcome { plan, compacted_to: None, segments: (0, 0), bytes: (0, 0), records: (0, 0) };
+    let mut outcome = Outcome { plan, compacted_to: None, segments: (0, 0), bytes: (0, 0), kept: 0, gone: Gone::default() };
     if !outcome.plan.due {
         return Ok(outcome);
     }
@@ -253,6 +258,7 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
         let (Some(first), Some(last)) = (sources.first(), sources.last()) else { continue };
         let target = matches!(mode, Mode::Real(_)).then_some(&*dir);
         let mut output = Output::begin(target, first.base_offset(), config.index_interval_bytes)?;
+        let aborted_before = outcome.gone.aborted;
         let written = rewrite(&*dir, sources, &rules, &mut passing, old_horizon, &mut output, &mut outcome, &mut meter);
         outcome.segments = (outcome.segments.0 + sources.len() as u64, outcome.segments.1 + 1);
         outcome.bytes = (outcome.bytes.0 + sources.iter().map(|s| s.end()).sum::<u64>(), outcome.bytes.1 + output.size);
@@ -269,11 +275,15 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
             }
         };
         let bases: Vec<Offset> = sources.iter().map(|s| s.base_offset()).collect();
+        let uncovers = outcome.gone.aborted > aborted_before;
+        if uncovers {
+            forget_keys(&*dir)?;
+        }
         let metadata =
             output.swap(&*dir, &bases, partition.waste(), due).map_err(|error| Error::HalfCompacted { reason: error.to_string() })?;
         let made = Arc::new(Segment::new(first.base_offset(), "", &metadata));
         made.set_largest(largest);
-        exclusively(&mut || partition.publish_exchanged(&bases, &made))?;
+        exclusively(&mut || partition.publish_exchanged(&bases, &made, uncovers))?;
     }
     if matches!(mode, Mode::Real(_)) {
         let place = checkpoint::place(&*dir, partition.parent.as_deref(), names::CLEANER);
@@ -281,6 +291,14 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     }
     outcome.compacted_to = Some(end);
     Ok(outcome)
+}
+
+/// Removes the index of keys over all records: it may lead to records of aborted transactions that go now.
+fn forget_keys(dir: &dyn Directory) -> Result<()> {
+    match dir.remove(OsStr::new(names::KEYS)) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", names::KEYS, e)),
+        _ => Ok(()),
+    }
 }
 
 /// Fills the map with the keys of the dirty part, until it is full. Returns the last offset that it has seen.
@@ -387,7 +405,8 @@ fn rewrite<'h>(
         let mut batches = source.batches();
         while let Some((header, batch, position)) = batches.next()? {
             let judged = rules.judge((&header, batch, position), batches.file(), passing, keeps_old_tombstones)?;
-            outcome.records = (outcome.records.0 + judged.read, outcome.records.1 + judged.kept);
+            outcome.kept += judged.kept;
+            outcome.gone.add(&judged.gone);
             if let Some(aborted) = judged.ends {
                 output.aborted(&entry_of(aborted, &listed).encode());
             }

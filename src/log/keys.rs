@@ -85,13 +85,21 @@ struct State {
     recent: BTreeMap<KeyHash, Last>,
     /// Everything below it was read.
     covered: Offset,
-    /// That of the bounds of the log.
-    generation: u64,
+    edition: Edition,
     last: Option<LastBatch>,
     /// Of the stretches that could not be read, the one that reaches furthest.
     blind: Option<Corruption>,
-    /// The covered offset of the file beside the log.
-    saved: Option<Offset>,
+    /// The covered offset of the file beside the log, and how often segments had been exchanged when it was made: behind an exchange it is worthless.
+    saved: Option<(Offset, u64)>,
+}
+
+/// What an index was made from: where it changes, records may have others before them than the index knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Edition {
+    /// That of the bounds of the log.
+    generation: u64,
+    /// How often compaction took records of aborted transactions, which stood in the way of older ones.
+    uncovered: u64,
 }
 
 impl State {
@@ -103,15 +111,15 @@ impl State {
             table: None,
             recent: BTreeMap::new(),
             covered: Offset::ZERO,
-            generation: 0,
+            edition: Edition::default(),
             last: None,
             blind: None,
             saved: None,
         }
     }
 
-    fn is_up_to(&self, bounds: Bounds) -> bool {
-        self.started && self.generation == bounds.generation && self.covered >= bounds.log_end
+    fn is_up_to(&self, edition: Edition, log_end: Offset) -> bool {
+        self.started && self.edition == edition && self.covered >= log_end
     }
 
     fn find(&self, hash: KeyHash) -> Result<Option<Last>, Spoilt> {
@@ -186,6 +194,12 @@ impl KeyIndex {
         let limits = Limits { recent_most: RECENT_MOST, save_behind: SAVE_BEHIND };
         let state = RwLock::new(State::empty(Seed::random(), 0));
         KeyIndex { partition, committed_only, limits, state, unlisted: Mutex::new(None) }
+    }
+
+    /// What the log is now. It is asked for before the log is read.
+    fn edition(&self, bounds: Bounds) -> Edition {
+        let uncovered = if self.committed_only { 0 } else { self.partition.uncovered() };
+        Edition { generation: bounds.generation, uncovered }
     }
 
     /// The name of the file beside the log.
@@ -334,11 +348,12 @@ impl KeyIndex {
 
     /// Reads what the log holds behind the covered offset.
     fn follow(&self, bounds: Bounds, patience: Patience) -> Result<()> {
-        if self.read(patience)?.is_up_to(bounds) {
+        let edition = self.edition(bounds);
+        if self.read(patience)?.is_up_to(edition, bounds.log_end) {
             return Ok(());
         }
         let mut state = self.write(patience)?;
-        let is_far = !state.started || state.generation != bounds.generation || bounds.log_end.delta_from(state.covered) > AT_ONCE_MOST;
+        let is_far = !state.started || state.edition != edition || bounds.log_end.delta_from(state.covered) > AT_ONCE_MOST;
         if patience == Patience::AtOnce && is_far {
             return Err(Error::WouldBlock);
         }
@@ -355,26 +370,29 @@ impl KeyIndex {
             // The order of a listing under way stays with the seed.
             let seed = if collision { Seed::random() } else { state.seed };
             log::info!("{}: the key index does not agree with the log; it is made anew", self.partition.name());
-            *state = State { started: true, generation: self.partition.bounds().generation, ..State::empty(seed, epoch + 1) };
+            let edition = self.edition(self.partition.bounds());
+            *state = State { started: true, edition, ..State::empty(seed, epoch + 1) };
         }
         Ok(())
     }
 
     fn catch_up(&self, state: &mut State, bounds: Bounds, patience: Patience) -> Result<()> {
-        if state.is_up_to(bounds) {
+        let edition = self.edition(bounds);
+        if state.is_up_to(edition, bounds.log_end) {
             return Ok(());
         }
         if !state.started {
+            let exchanges = self.partition.exchanges();
             if let Some((head, table)) = file::load(&self.partition, self.name()) {
                 (state.seed, state.covered, state.last) = (head.seed, head.covered, Some(head.last));
-                (state.table, state.saved) = (Some(table), Some(head.covered));
+                (state.table, state.saved) = (Some(table), Some((head.covered, exchanges)));
             }
-            (state.started, state.generation) = (true, bounds.generation);
+            (state.started, state.edition) = (true, edition);
         }
         let replaced =
             || self.partition.is_foreign() && state.last.is_some_and(|last| last.base >= bounds.log_start && !last.is_in(&self.partition));
-        if state.generation != bounds.generation || replaced() {
-            *state = State { started: true, generation: bounds.generation, ..State::empty(state.seed, state.epoch + 1) };
+        if state.edition != edition || replaced() {
+            *state = State { started: true, edition, ..State::empty(state.seed, state.epoch + 1) };
         }
         let epoch = state.epoch;
         let mut found = Vec::new();
@@ -476,12 +494,13 @@ impl KeyIndex {
     /// Writes the index beside the log; `false` where it cannot be vouched for.
     fn save_state(&self, state: &mut State, bounds: Bounds) -> Result<bool> {
         let (Some(last), None) = (state.last, &state.blind) else { return Ok(false) };
+        let exchanges = self.partition.exchanges();
         let segments = segments_below(&self.partition, state.covered);
         let head = Head { seed: state.seed, covered: state.covered, last, segments };
         let dir = self.partition.directory().clone();
         match self.filled(state, bounds, |most, fill| file::save(&*dir, self.name(), &head, most, fill)) {
             Ok(Some(table)) => {
-                (state.table, state.recent, state.saved) = (Some(table), BTreeMap::new(), Some(state.covered));
+                (state.table, state.recent, state.saved) = (Some(table), BTreeMap::new(), Some((state.covered, exchanges)));
                 Ok(true)
             }
             // It is only a hint: without it the next opening reads the log.
@@ -516,7 +535,7 @@ impl KeyIndex {
             Ok(())
         });
         if spoilt {
-            *state = State { started: true, generation: state.generation, ..State::empty(state.seed, state.epoch + 1) };
+            *state = State { started: true, edition: state.edition, ..State::empty(state.seed, state.epoch + 1) };
             return Ok(None);
         }
         result.map(Some)
@@ -529,7 +548,8 @@ impl KeyIndex {
             return;
         }
         let kept = self.catch_up(&mut state, bounds, Patience::MayBlock).and_then(|()| {
-            let behind = state.covered.delta_from(state.saved.unwrap_or(bounds.log_start));
+            let saved = state.saved.filter(|(_, exchanges)| *exchanges == self.partition.exchanges());
+            let behind = state.covered.delta_from(saved.map_or(bounds.log_start, |(covered, _)| covered));
             if behind >= self.limits.save_behind { self.save_state(&mut state, bounds).map(|_| ()) } else { Ok(()) }
         });
         if let Err(error) = kept {

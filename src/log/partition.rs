@@ -85,6 +85,10 @@ pub struct Partition {
     log_start: AtomicI64,
     log_end: AtomicI64,
     generation: AtomicU64,
+    /// How often compaction exchanged segments.
+    exchanges: AtomicU64,
+    /// How often it took records of aborted transactions, so that older ones of their keys are the last again for readers of all records.
+    uncovered: AtomicU64,
     /// Whether others may write to the directory, because we hold no lock on it.
     foreign: AtomicBool,
     /// Whether this process has made the partition ready for appends.
@@ -133,6 +137,8 @@ impl Partition {
             log_start: AtomicI64::new(log_start.get()),
             log_end: AtomicI64::new(log_start.get()),
             generation: AtomicU64::new(0),
+            exchanges: AtomicU64::new(0),
+            uncovered: AtomicU64::new(0),
             foreign: AtomicBool::new(foreign),
             written: AtomicBool::new(false),
             looked: Looked::now(),
@@ -256,13 +262,27 @@ impl Partition {
         self.publish_layout(kept);
     }
 
-    /// Publishes one segment in the place of those with the given base offsets. The caller has the writer.
-    pub(crate) fn publish_exchanged(&self, bases: &[Offset], made: &Arc<Segment>) {
+    /// Publishes one segment in the place of those with the given base offsets; whether what it lacks makes older records the last of their keys. The
+    /// caller has the writer.
+    pub(crate) fn publish_exchanged(&self, bases: &[Offset], made: &Arc<Segment>, uncovers: bool) {
         let mut segments: Vec<Arc<Segment>> =
             self.layout_full().segments.iter().filter(|s| !bases.contains(&s.base_offset())).cloned().collect();
         let at = segments.partition_point(|s| s.base_offset() < made.base_offset());
         segments.insert(at, made.clone());
         self.publish_layout(segments);
+        // Behind the layout: who reads the log again because of these reads the new one.
+        self.exchanges.fetch_add(1, Ordering::AcqRel);
+        self.uncovered.fetch_add(u64::from(uncovers), Ordering::AcqRel);
+    }
+
+    /// How often compaction exchanged segments in this process.
+    pub(crate) fn exchanges(&self) -> u64 {
+        self.exchanges.load(Ordering::Acquire)
+    }
+
+    /// How often it made older records the last of their keys, for readers of all records.
+    pub(crate) fn uncovered(&self) -> u64 {
+        self.uncovered.load(Ordering::Acquire)
     }
 
     /// The files that were taken from the log and wait to be unlinked.

@@ -74,8 +74,14 @@ impl Command {
                 let done = maintenance.compact(&mut |_, _| {})?;
                 Ok(match done.compacted_to {
                     Some(end) => format!(
-                        "compacted up to offset {end}: {} segments of {} bytes became {} of {}; {} of {} records stay",
-                        done.segments.0, done.bytes.0, done.segments.1, done.bytes.1, done.records.1, done.records.0
+                        "compacted up to offset {end}: {} segments of {} bytes became {} of {}; {} records stay, {} went: {}",
+                        done.segments.0,
+                        done.bytes.0,
+                        done.segments.1,
+                        done.bytes.1,
+                        done.kept,
+                        done.gone.total(),
+                        done.gone
                     ),
                     None => format!("nothing to do: {}", done.plan.why),
                 })

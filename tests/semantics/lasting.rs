@@ -1,4 +1,4 @@
-//! P30, P33 to P37 and P44: what lasts. P31 and P32 need root and stand in `tests/load.rs`.
+//! P30, P33 to P37, P44 and P45: what lasts. P31 and P32 need root and stand in `tests/load.rs`.
 
 use super::common::encode::Batch;
 use super::common::partition::PartitionDir;
@@ -151,4 +151,25 @@ fn p44_nothing_goes_unless_it_was_told_to() {
     let m = Mounted::new(dir.path(), &["-o", &format!("maintenance=on,{often}")]);
     soon("an empty log", || m.text("status").contains("\nlog_start_offset: 11\n"));
     assert_eq!(m.text("by-offset/earliest.."), "");
+}
+
+#[test]
+fn p45_a_compaction_keeps_the_last_record_of_every_key_under_its_offset() {
+    let keyed = "cleanup.policy=compact,by-key=rw,log.cleaner.backoff.ms=50";
+    let (folder, m) = fresh(keyed);
+    let source = folder.path().join("demo-0");
+    m.sh("cd by-key; echo 1 > a; echo 1 > b; echo 2 > a; rm b; echo without a key > ../append; echo roll > ../ctl");
+    assert_eq!(m.sh("echo compact > ctl; ls by-offset | tr '\\n' ' '"), "2 3 first last ");
+    assert_eq!((m.text("by-offset/2"), m.text("by-key/a")), ("2\n".to_owned(), "2\n".to_owned()));
+    assert_eq!(m.sh("ls by-key"), "a\n");
+    assert!(!m.at("by-offset/4").exists(), "a record without a key");
+    m.sh("cd by-key; echo 3 > a; echo roll > ../ctl");
+    drop(m);
+    let m = Mounted::new(&source, &["-o", "cleanup.policy=delete"]);
+    m.sh("! echo compact > ctl; grep -q 'cleanup.policy=compact' errors");
+    assert_eq!(m.text("by-offset/2"), "2\n");
+    drop(m);
+    let m = Mounted::new(&source, &["-o", &format!("maintenance=on,min.cleanable.dirty.ratio=0,{keyed}")]);
+    soon("a compaction", || !m.sh("ls by-offset").lines().any(|name| name == "2"));
+    assert_eq!(m.text("by-key/a"), "3\n");
 }

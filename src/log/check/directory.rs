@@ -15,6 +15,7 @@ const KNOWN: &[&str] = &[
     names::LEADER_EPOCHS,
     names::PARTITION_METADATA,
     names::LOG_START,
+    names::CLEANER,
     names::KEYS,
     names::KEYS_COMMITTED,
     "quorum-state",
@@ -194,6 +195,28 @@ pub(super) fn look_at_epochs(epochs: &[EpochEntry], end: Option<Offset>, report:
             .means("the log lost its end since; a broker drops the entry at its start"),
         );
     }
+}
+
+/// The checkpoints that we keep beside a log without a data directory: they must be readable.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn look_at_own_checkpoints(dir: &dyn Directory, name: &TopicPartition, report: &mut Report) -> Result<()> {
+    for (file, means, advice) in [
+        (
+            names::LOG_START,
+            "the log cannot be opened",
+            "remove the file: the log then begins with its first segment; `delete-before N` in ctl sets another",
+        ),
+        (names::CLEANER, "the log cannot be compacted", "remove the file: the next compaction then looks at the whole log"),
+    ] {
+        match checkpoint::read_offset(dir, file, name) {
+            Err(Error::Corrupt(corruption)) => report.add(Finding::of_fault(file, corruption.fault).means(means).advice(advice)),
+            Err(Error::Io { source, .. }) if matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {}
+            read => drop(read?),
+        }
+    }
+    Ok(())
 }
 
 /// What the checkpoints of the data directory say of the partition.

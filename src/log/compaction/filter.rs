@@ -14,6 +14,7 @@ use crate::log::compression::{self, Codec, DecodeError};
 use crate::log::legacy::PREFIX_SIZE;
 use crate::log::record::{RecordRef, Records, decode, write_varint};
 use crate::types::{Offset, Position, TimestampMs, TimestampType};
+use std::fmt;
 
 const LOG_APPEND_TIME: u8 = 0x08;
 const TRANSACTIONAL: u8 = 0x10;
@@ -48,9 +49,55 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub(super) struct Judged<'h> {
     pub(super) fate: Fate,
-    pub(super) read: u64,
     pub(super) kept: u64,
+    pub(super) gone: Gone,
     pub(super) ends: Option<&'h Aborted>,
+}
+
+/// How many records go, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// A later record has the same key.
+    pub outdated: u64,
+    /// They have no key.
+    pub keyless: u64,
+    /// Tombstones that have stood for `delete.retention.ms`.
+    pub tombstones: u64,
+    /// Records of transactions that were aborted.
+    pub aborted: u64,
+    /// Markers of transactions of which nothing is left.
+    pub markers: u64,
+}
+
+impl Gone {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.outdated + self.keyless + self.tombstones + self.aborted + self.markers
+    }
+
+    pub(super) fn add(&mut self, other: &Gone) {
+        self.outdated += other.outdated;
+        self.keyless += other.keyless;
+        self.tombstones += other.tombstones;
+        self.aborted += other.aborted;
+        self.markers += other.markers;
+    }
+}
+
+/// As the end of a sentence about records that go.
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [
+            (self.outdated, "outdated by a later one of the same key"),
+            (self.keyless, "without a key"),
+            (self.tombstones, "tombstones that have stood for delete.retention.ms"),
+            (self.aborted, "of aborted transactions"),
+            (self.markers, "markers of transactions of which nothing is left"),
+        ];
+        let mut said = kinds.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}"));
+        let first = said.next().unwrap_or_else(|| "none".to_owned());
+        f.write_str(&said.fold(first, |all, next| all + ", " + &next))
+    }
 }
 
 impl<'a> Rules<'a> {
@@ -72,9 +119,12 @@ impl<'a> Rules<'a> {
         let all_go = can_go && (!control || header.delete_horizon().is_some_and(|horizon| horizon <= self.now));
         let forgotten_before = TimestampMs::new(saturating_less(self.now, self.producer_id_expiration_ms));
         let stays_empty = header.next_offset() == self.upper || self.history.needs(header, forgotten_before);
-        let judged = |fate, read, kept| Ok(Judged { fate, read, kept, ends });
-        if all_go && !stays_empty {
-            return judged(Fate::Goes, u64::try_from(header.records_count).unwrap_or(0), 0);
+        let judged = |fate, kept, gone| Ok(Judged { fate, kept, gone, ends });
+        let mut gone = Gone::default();
+        if all_go {
+            let count = u64::try_from(header.records_count).unwrap_or(0);
+            *if control { &mut gone.markers } else { &mut gone.aborted } = count;
+            return judged(if stays_empty { Fate::Becomes(emptied(header, batch)) } else { Fate::Goes }, 0, gone);
         }
         let decoded;
         let (body, records) = if header.is_compressed() && (header.magic < 2 || header.records_count != 0) {
@@ -85,11 +135,10 @@ impl<'a> Rules<'a> {
         } else {
             (batch, Records::in_batch(header, batch))
         };
-        let (mut read, mut kept, mut tombstones) = (0, Vec::new(), false);
+        let (mut kept, mut tombstones) = (Vec::new(), false);
         for record in records {
             let record = record.map_err(|fault| Error::corrupt(file, fault.at(Position::new(position))))?;
-            read += 1;
-            if !all_go && (control || self.keeps(header, body, &record, keeps_old_tombstones)) {
+            if control || self.keeps(header, body, &record, keeps_old_tombstones, &mut gone) {
                 tombstones |= record.value.is_none();
                 kept.push(record);
             }
@@ -97,8 +146,8 @@ impl<'a> Rules<'a> {
         let count = kept.len() as u64;
         if count > 0 {
             let sets_horizon = (tombstones || (can_go && control)) && header.delete_horizon().is_none();
-            if count == read && header.magic == 2 && !sets_horizon {
-                return judged(Fate::Stays, read, count);
+            if gone.total() == 0 && header.magic == 2 && !sets_horizon {
+                return judged(Fate::Stays, count, gone);
             }
             let horizon = if sets_horizon {
                 let horizon = self.now.get().saturating_add(i64::try_from(self.delete_retention_ms).unwrap_or(i64::MAX));
@@ -108,10 +157,10 @@ impl<'a> Rules<'a> {
             };
             let anew = write_anew(header, batch, body, &kept, horizon);
             let anew = anew.map_err(|e| Error::io("compress a batch of", file, e))?;
-            return judged(Fate::Becomes(anew), read, count);
+            return judged(Fate::Becomes(anew), count, gone);
         }
         if !stays_empty {
-            return judged(Fate::Goes, read, 0);
+            return judged(Fate::Goes, 0, gone);
         }
         if header.magic < 2 {
             let reason = format!(
@@ -120,19 +169,24 @@ impl<'a> Rules<'a> {
             );
             return Err(Error::NotCompacted { reason });
         }
-        judged(Fate::Becomes(emptied(header, batch)), read, 0)
+        judged(Fate::Becomes(emptied(header, batch)), 0, gone)
     }
 
-    /// Whether a record of data stays.
-    fn keeps(&self, header: &BatchHeader, body: &[u8], record: &RecordRef, keeps_old_tombstones: bool) -> bool {
+    /// Whether a record of data stays; else it is counted among those that go.
+    fn keeps(&self, header: &BatchHeader, body: &[u8], record: &RecordRef, keeps_old_tombstones: bool, gone: &mut Gone) -> bool {
         if self.map_end.is_none_or(|end| record.offset > end) {
             return true;
         }
-        let Some(key) = record.key.as_ref().and_then(|key| body.get(key.start as usize..key.end as usize)) else { return false };
-        let is_latest = self.map.get(key).is_none_or(|latest| record.offset.get() >= latest);
         let keeps_tombstones =
-            if header.magic < 2 { keeps_old_tombstones } else { header.delete_horizon().is_none_or(|horizon| self.now < horizon) };
-        is_latest && (record.value.is_some() || keeps_tombstones)
+            || if header.magic < 2 { keeps_old_tombstones } else { header.delete_horizon().is_none_or(|horizon| self.now < horizon) };
+        let why = match record.key.as_ref().and_then(|key| body.get(key.start as usize..key.end as usize)) {
+            None => &mut gone.keyless,
+            Some(key) if self.map.get(key).is_some_and(|latest| record.offset.get() < latest) => &mut gone.outdated,
+            Some(_) if record.value.is_none() && !keeps_tombstones() => &mut gone.tombstones,
+            Some(_) => return true,
+        };
+        *why += 1;
+        false
     }
 }
 

@@ -99,7 +99,8 @@ fn the_worked_example_to_the_byte() {
     let partition = open(&disk, config());
     let outcome = compact(&partition).expect("a sound log");
     assert_eq!(outcome.compacted_to, Offset::new(11));
-    assert_eq!((outcome.segments, outcome.bytes, outcome.records), ((2, 1), (462, 355), (11, 5)));
+    assert_eq!((outcome.segments, outcome.bytes, outcome.kept), ((2, 1), (462, 355), 5));
+    assert_eq!(outcome.gone, Gone { outdated: 4, keyless: 2, ..Gone::default() });
     let file = |base, suffix| disk.read_file(log_path(base, suffix));
     assert_eq!(file(0, ".log"), Some(joined(&AFTER)));
     assert_eq!(file(0, ".index"), Some(Vec::new()));
@@ -172,7 +173,7 @@ fn a_small_map_takes_several_passes() {
         let outcome = compact(&partition).expect("a sound log");
         let Some(end) = outcome.compacted_to else { break };
         compacted.push(end.get());
-        keys.push(outcome.records.1);
+        keys.push(outcome.kept);
         if compacted.len() > 20 {
             break;
         }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::io::sim::SimDisk;
 use crate::log::commit::Committer;
-use crate::log::config::LogConfig;
+use crate::log::compaction::{self, Mode};
+use crate::log::config::{CleanupPolicy, LogConfig};
 use crate::log::encode::NewRecord;
 use crate::log::prepare::prepare;
 use crate::log::segment::OpenSegments;
@@ -82,6 +83,21 @@ impl Log {
         }
     }
 
+    /// Compacts the log; `false` where it has damage, or nothing is due.
+    fn compact(&self) -> bool {
+        let mut exclusively = |work: &mut dyn FnMut()| {
+            self.committer.with_writer(|_| {
+                work();
+                Ok(())
+            })
+        };
+        match compaction::run(&self.partition, Mode::Real(&mut exclusively), &mut |_, _| true) {
+            Ok(outcome) => outcome.compacted_to.is_some(),
+            Err(Error::Corrupt(_)) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     fn close(self) {
         self.committer.close().expect("a clean close");
         self.index.save(self.partition.bounds());
@@ -156,6 +172,15 @@ fn allowed(log: &[Held], start: i64, key: &[u8]) -> Vec<Answer> {
     answers
 }
 
+/// The last record of each key, and where it stands.
+fn last_of(log: &[Held]) -> BTreeMap<Vec<u8>, (usize, Option<Vec<u8>>)> {
+    let records = log.iter().enumerate().filter_map(|(at, held)| match held {
+        Held::Record((key, value)) => Some((key.clone(), (at, value.clone()))),
+        Held::Gap | Held::Damaged(_) => None,
+    });
+    records.collect()
+}
+
 fn assert_holds(log: &Log, held: &[Held], all: &[Vec<u8>]) {
     let start = log.partition.bounds().log_start.get();
     let mut live = Vec::new();
@@ -186,6 +211,8 @@ enum Step {
     Roll,
     Reopen,
     Retain(u8),
+    /// So many milliseconds pass, and the log is compacted.
+    Compact(u8),
     /// The machine stops; which of the unsynced changes survive is drawn from these numbers.
     Crash(Vec<u8>),
     /// A byte of the index's file is changed while nobody looks.
@@ -202,6 +229,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Roll),
         2 => Just(Step::Reopen),
         1 => any::<u8>().prop_map(Step::Retain),
+        2 => any::<u8>().prop_map(Step::Compact),
         2 => proptest::collection::vec(any::<u8>(), 1..30).prop_map(Step::Crash),
         1 => (any::<prop::sample::Index>(), 1..=255u8).prop_map(|(at, bits)| Step::Spoil(at, bits)),
         1 => Just(Step::Restore),
@@ -209,7 +237,15 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn run(steps: &[Step]) {
-    let config = LogConfig { segment_bytes: 900, batch_size: 120, index_interval_bytes: 100, ..LogConfig::default() };
+    let config = LogConfig {
+        segment_bytes: 900,
+        batch_size: 120,
+        index_interval_bytes: 100,
+        cleanup_policy: CleanupPolicy { delete: false, compact: true },
+        min_cleanable_dirty_ratio: 0.0,
+        delete_retention_ms: 100,
+        ..LogConfig::default()
+    };
     let file = format!("{DIRECTORY}/{}", names::KEYS);
     let mut disk = disk();
     let open = |disk: &SimDisk| Log::open(disk, &config, SMALL);
@@ -234,6 +270,18 @@ fn run(steps: &[Step]) {
             Step::Retain(part) => {
                 let to = records.len() as i64 * i64::from(*part) / 256;
                 log.partition.delete_before(Offset::new(to).expect("not negative")).expect("a checkpoint");
+            }
+            Step::Compact(milliseconds) => {
+                disk.clock().advance(i64::from(*milliseconds));
+                let before = last_of(&records);
+                if log.compact() {
+                    records = contents(&log.partition, &records);
+                    let start = log.partition.bounds().log_start.get() as usize;
+                    let holds = |(key, (at, value)): (&Vec<u8>, &(usize, Option<Vec<u8>>))| {
+                        *at < start || last_of(&records).get(key).map_or(value.is_none(), |now| now == &(*at, value.clone()))
+                    };
+                    assert!(before.iter().all(holds), "the last record of a key went");
+                }
             }
             Step::Reopen | Step::Spoil(..) | Step::Restore => {
                 log.close();
@@ -302,7 +350,7 @@ fn a_saved_index_is_read_again_and_only_what_came_later_is_scanned() {
     assert_eq!(log.value(b"key 7"), Some(b"507".to_vec()));
     {
         let state = log.index.state.read();
-        assert_eq!((state.saved.map(Offset::get), state.recent.len(), state.epoch), (Some(1000), 0, 0));
+        assert_eq!((state.saved.map(|(covered, _)| covered.get()), state.recent.len(), state.epoch), (Some(1000), 0, 0));
     }
     let more = [put("key 7", "new"), delete("key 8"), put("other", "")];
     log.append(&more);
