@@ -83,6 +83,16 @@ pub enum Error {
     /// Bytes that are not what the format asks for.
     #[error("damaged: {0}")]
     Corrupt(Corruption),
+    /// A file of settings that cannot be taken.
+    #[error("{}: {reason}", line.map_or_else(|| file.clone(), |line| format!("{file}, line {line}")))]
+    Settings {
+        /// The file.
+        file: String,
+        /// The line, from 1; `None` where it is the file as a whole.
+        line: Option<usize>,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// A compressed batch that is larger than the bound once decoded.
     #[error("{file} at position {position}: the batch is larger than {limit} bytes once decoded; raise batch.decoded.max.bytes to read it")]
     DecodedTooLarge {

@@ -235,7 +235,8 @@ impl Harness {
         // With its index the mark of an unclean stop may be gone, and with it the rebuilding.
         self.resumed.extend(self.bases());
         let before = self.contents();
-        if !before.is_empty() {
+        // Before the first append there are only the settings that the log is to be made with.
+        if before.iter().any(|(name, _)| name != "topic.properties") {
             self.check(&self.local(Wish::ReadOnly));
         }
         self.open();

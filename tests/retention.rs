@@ -153,14 +153,18 @@ fn a_log_that_nobody_told_to_is_never_emptied() {
 
 #[test]
 fn maintenance_of_a_data_directory_reaches_partitions_that_nobody_looks_at() {
-    for (maintenance, left) in [(false, 4), (true, 1)] {
+    for (given, of_the_topic, left) in [(false, false, 4), (true, false, 1), (false, true, 1)] {
         let disk = simulated("/data/demo-0");
+        if of_the_topic {
+            disk.write_file("/data/demo-0/topic.properties", b"maintenance=on\n");
+        }
         let filesystem = disk.filesystem();
         disk.clock().set(TimestampMs::new(T0 + 365 * 24 * HOUR_MS));
-        let data = DataDir::open(&filesystem, Path::new("/data"), Wish::Writable, LogConfig { maintenance, ..LogConfig::default() })
-            .expect("a data directory");
+        let data =
+            DataDir::open(&filesystem, Path::new("/data"), Wish::Writable, LogConfig { maintenance: given, ..LogConfig::default() }.into())
+                .expect("a data directory");
         disk.clock().advance(HOUR_MS);
-        assert_eq!(data.open_partitions().len(), usize::from(maintenance));
+        assert_eq!(data.open_partitions().len(), usize::from(given || of_the_topic));
         data.open_partitions().iter().for_each(|local| local.upkeep().expect("it is writable").look());
         assert_eq!(logs(disk.list("/data/demo-0")).len(), left);
         data.close().expect("a clean close");

@@ -39,7 +39,7 @@ pub(super) fn run(args: &CompactArgs) -> Outcome {
             (false, true) => Wish::TakeOver,
             (false, false) => Wish::Writable,
         };
-        let local = targets::open(&fs, &target, wish, typed.config.clone())?;
+        let local = targets::open(&fs, &target, wish, &typed.settings)?;
         let bar = bar();
         bar.set_message(target.name.to_string());
         let mut progress = |done, total| {

@@ -54,6 +54,7 @@ impl From<EngineError> for Failure {
             | EngineError::Locked { .. }
             | EngineError::ReadOnly { .. }
             | EngineError::NotCompacted { .. }
+            | EngineError::Settings { .. }
             | EngineError::RecordTooLarge { .. } => Exit::No,
             EngineError::Io { source, .. } if is_refusal(source) => Exit::No,
             _ => Exit::Io,

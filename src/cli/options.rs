@@ -1,11 +1,15 @@
 //! `-o name=value,name,...`: settings of the log under Kafka's names, and options of the mount. An unknown name is refused with the nearest known one.
 
-use crate::log::config::{LogConfig, SETTINGS};
+use crate::log::config::SETTINGS;
+use crate::log::properties;
+use crate::log::settings::{Origin, Settings, nearest};
 use crate::source::Control;
 use crate::source::access::Wish;
 use crate::view::time::Zone;
 use crate::view::{self, Keyed};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 /// Options that mount(8) and fstab bring along and that change nothing here: the mount is nosuid, nodev and noexec in any case.
@@ -47,6 +51,7 @@ const OWN: &[&str] = &[
     "gid",
     "umask",
     "tz",
+    "config",
     "log",
     "passthrough",
     "threads",
@@ -59,8 +64,8 @@ const OWN: &[&str] = &[
 /// What `-o` said.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
-    /// The settings of the log.
-    pub config: LogConfig,
+    /// The settings of the log, and where each comes from.
+    pub settings: Settings,
     /// Reading, writing, taking over.
     pub wish: Wish,
     /// Other users may see the mount.
@@ -92,7 +97,7 @@ pub(super) struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            config: LogConfig::default(),
+            settings: Settings::default(),
             wish: Wish::default(),
             allow_other: false,
             uid: None,
@@ -135,6 +140,7 @@ impl Options {
             "gid" => self.gid = Some(number(name, needs()?, 10)?),
             "umask" => self.umask = Some(number(name, needs()?, 8)?),
             "tz" => self.zone = Zone::parse(needs()?).map_err(|e| format!("-o tz: {e}"))?,
+            "config" => self.read_file(needs()?)?,
             "log" => self.log = Some(PathBuf::from(needs()?)),
             "passthrough" => self.passthrough = on_off(name, needs()?)?,
             "control" => self.control = control(needs()?)?,
@@ -142,7 +148,7 @@ impl Options {
             "by-key" => self.keyed = keyed(needs()?)?,
             "threads" => self.threads = number::<usize>(name, needs()?, 10)?.clamp(1, 16),
             _ if name.starts_with("x-") || ACCEPTED.contains(&name) => {}
-            _ => match value.map(|v| self.config.set(name, v)) {
+            _ => match value.map(|v| self.settings.set(name, v, Origin::Given)) {
                 Some(Ok(true)) => {}
                 Some(Err(takes)) => return Err(format!("-o {takes}")),
                 None if SETTINGS.iter().any(|s| s.name == name) => {
@@ -153,6 +159,26 @@ impl Options {
         }
         self.given.insert(name.to_owned());
         Ok(())
+    }
+
+    /// Takes the settings of a file, all or none.
+    fn read_file(&mut self, path: &str) -> Result<(), String> {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            // A byte more than is taken shows that there are too many.
+            File::open(path)?.take(properties::LARGEST as u64 + 1).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = read().map_err(|e| format!("-o config={path}: {e}"))?;
+        let unknown = properties::parse(&bytes).and_then(|lines| self.settings.take(lines, &Origin::File(path.into())));
+        let unknown = unknown.map_err(|wrong| match wrong.line {
+            Some(line) => format!("-o config={path}: line {line}: {}", wrong.reason),
+            None => format!("-o config={path}: {}", wrong.reason),
+        })?;
+        let Some(line) = unknown.first() else { return Ok(()) };
+        let name = line.shown_name();
+        let hint = nearest(&name, SETTINGS.iter().map(|s| s.name)).unwrap_or_default();
+        Err(format!("-o config={path}: line {}: {name}: there is no such setting; did you mean {hint}?", line.line))
     }
 
     /// How the tree is to be shown.
@@ -238,26 +264,10 @@ fn on_off(name: &str, text: &str) -> Result<bool, String> {
 
 fn unknown(name: &str) -> String {
     let known = SETTINGS.iter().map(|s| s.name).chain(OWN.iter().copied()).chain(ACCEPTED.iter().copied());
-    match known.min_by_key(|k| distance(name, k)) {
+    match nearest(name, known) {
         Some(nearest) => format!("-o {name}: there is no such option; did you mean {nearest}?"),
         None => format!("-o {name}: there is no such option"),
     }
-}
-
-/// How many letters have to be changed, added or taken away.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut before = i;
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let cost = if x == *y { before } else { 1 + before.min(row[j]).min(row[j + 1]) };
-            before = row[j + 1];
-            row[j + 1] = cost;
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -271,7 +281,7 @@ mod tests {
     #[test]
     fn kafka_names_and_mount_options_mix() {
         let options = parse("ro,segment.bytes=20000,defaults,nofail,x-systemd.automount,tz=UTC,umask=022").expect("known options");
-        assert_eq!((options.wish, options.config.segment_bytes, options.umask), (Wish::ReadOnly, 20000, Some(0o22)));
+        assert_eq!((options.wish, options.settings.config().segment_bytes, options.umask), (Wish::ReadOnly, 20000, Some(0o22)));
     }
 
     #[test]

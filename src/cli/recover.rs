@@ -38,10 +38,12 @@ pub(super) struct RecoverArgs {
 /// Plans, prints the plan, and carries it out. Damage that was not asked for stays and is told.
 pub(super) fn run(args: &RecoverArgs) -> Outcome {
     let typed = TypedOptions::parse(&args.options).map_err(|e| Failure::new(Exit::Usage, e))?;
-    let options =
-        Options { drop_damaged: args.drop_damaged, discard: args.discard, index_interval_bytes: typed.config.index_interval_bytes };
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
     for target in targets(&fs, &args.source)? {
+        let mut settings = typed.settings.clone();
+        settings.take_topic(&*target.dir)?;
+        let index_interval_bytes = settings.config().index_interval_bytes;
+        let options = Options { drop_damaged: args.drop_damaged, discard: args.discard, index_interval_bytes };
         if args.dry_run {
             let plan = plan(&target, &options)?;
             print(&target, &plan, "would ")?;

@@ -40,7 +40,7 @@ pub(super) fn run(args: &RetainArgs) -> Outcome {
             (false, true) => Wish::TakeOver,
             (false, false) => Wish::Writable,
         };
-        let local = targets::open(&fs, &target, wish, typed.config.clone())?;
+        let local = targets::open(&fs, &target, wish, &typed.settings)?;
         if args.dry_run {
             print(&target, &local.retention()?, "would remove")?;
             continue;

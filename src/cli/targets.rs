@@ -2,9 +2,9 @@
 
 use super::{Exit, Failure};
 use crate::io::{Directory, FileSystem, Kind};
-use crate::log::config::LogConfig;
 use crate::log::listing;
 use crate::log::segment::OpenSegments;
+use crate::log::settings::Settings;
 use crate::source::access::{self, Access, Wish, parent_of};
 use crate::source::data_dir::DataDir;
 use crate::source::local::{Local, OPEN_SEGMENTS_MOST};
@@ -69,15 +69,15 @@ pub(super) fn targets(fs: &Arc<dyn FileSystem>, source: &Path) -> Result<Vec<Tar
 ///
 /// # Errors
 /// Who holds it, or why it is not to be written to: [`Exit::No`]; what the system says.
-pub(super) fn open(fs: &Arc<dyn FileSystem>, target: &Target, wish: Wish, config: LogConfig) -> Result<Local, Failure> {
+pub(super) fn open(fs: &Arc<dyn FileSystem>, target: &Target, wish: Wish, settings: &Settings) -> Result<Local, Failure> {
     let access = access::decide(&target.dir, target.parent.as_ref(), wish)?;
     if let (Access::ReadOnly(reason), false) = (&access, wish == Wish::ReadOnly) {
         return Err(Failure::new(Exit::No, reason));
     }
     let opened = Arc::new(OpenSegments::new(OPEN_SEGMENTS_MOST));
     // What is asked for is done here and now, and nothing else by itself.
-    let config = LogConfig { maintenance: false, ..config };
-    Ok(Local::with_access(target.dir.clone(), target.parent.clone(), target.name.clone(), config, fs.clock(), opened, access)?)
+    let settings = settings.clone().without_maintenance();
+    Ok(Local::with_access(target.dir.clone(), target.parent.clone(), target.name.clone(), settings, fs.clock(), opened, access)?)
 }
 
 /// A bar of bytes on standard error, if that is a terminal; else one that is not drawn.

@@ -39,11 +39,11 @@ pub(super) fn open(args: &SourceArgs) -> Result<(Tree, Zone), Failure> {
 /// The tree over a source, and why nothing can be appended to it.
 pub(super) fn plant(fs: &Arc<dyn FileSystem>, source: &Path, options: &Options, create: bool) -> Result<(Tree, Option<String>), Failure> {
     if DataDir::is_data_dir(&**fs, source) {
-        let data = DataDir::open(fs, source, options.wish, options.config.clone())?;
+        let data = DataDir::open(fs, source, options.wish, options.settings.clone())?;
         let read_only = data.read_only().map(str::to_owned);
         return Ok((Tree::Many(Box::new(Forest::new(Arc::new(data), options.view()))), read_only));
     }
-    let local = Local::open(fs, source, local::Options { wish: options.wish, create, config: options.config.clone() })?;
+    let local = Local::open(fs, source, local::Options { wish: options.wish, create, config: options.settings.clone() })?;
     let read_only = local.read_only().map(str::to_owned);
     Ok((Tree::One(Arc::new(View::new(Arc::new(local), options.view()))), read_only))
 }
@@ -237,7 +237,7 @@ pub(super) fn append(args: &SourceArgs, create: bool, take_over: bool, format: &
     let options = Options::parse(&args.options).map_err(|e| Failure::new(Exit::Usage, e))?;
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
     let source = std::path::absolute(&args.source)?;
-    let local = Arc::new(Local::open(&fs, &source, local::Options { wish, create, config: options.config.clone() })?);
+    let local = Arc::new(Local::open(&fs, &source, local::Options { wish, create, config: options.settings.clone() })?);
     let view = View::new(local.clone(), options.view());
     let framing = match format {
         "jsonl" => Framing::Json,

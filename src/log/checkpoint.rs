@@ -83,11 +83,19 @@ fn write(dir: &dyn Directory, name: &str, entries: &[String]) -> Result<()> {
         text.push_str(entry);
         text.push('\n');
     }
+    replace(dir, name, text.as_bytes())
+}
+
+/// Gives a file new bytes, durably: a crash leaves the old ones or the new ones.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn replace(dir: &dyn Directory, name: &str, bytes: &[u8]) -> Result<()> {
     let temporary = temporary(name);
     let run = || -> io::Result<()> {
         let file = dir.open(OsStr::new(&temporary), Open::Create)?;
         file.set_len(0)?;
-        write_all_at(&*file, text.as_bytes(), 0)?;
+        write_all_at(&*file, bytes, 0)?;
         file.sync_data()?;
         dir.rename(OsStr::new(&temporary), OsStr::new(name))?;
         dir.sync()

@@ -33,7 +33,7 @@ pub struct Listing {
     pub snapshots: Vec<Offset>,
     /// Whether one of the files that only a partition has is there.
     pub is_partition: bool,
-    /// Whether there is any entry at all.
+    /// Whether there is no entry at all, but perhaps settings.
     pub is_empty: bool,
     /// Names that look like parts of a segment but are no regular files; each is told once.
     pub strange: Vec<String>,
@@ -63,7 +63,8 @@ pub fn list(dir: &dyn Directory) -> Result<Listing> {
     let mut cleaned_from: Option<Offset> = None;
     let entries = dir.list().map_err(|e| Error::io("list", dir.path().display(), e))?;
     for entry in entries {
-        found.is_empty = false;
+        // Settings alone are no log yet: they lie there before a new one begins.
+        found.is_empty &= entry.name.to_str().is_some_and(|n| n.strip_suffix(".tmp").unwrap_or(n) == names::TOPIC_PROPERTIES);
         let Some(name) = entry.name.to_str() else { continue };
         if name == names::LEADER_EPOCHS || name == names::PARTITION_METADATA {
             found.is_partition = true;

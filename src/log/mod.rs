@@ -2,7 +2,7 @@
 //!
 //! Reading, from the outside in: [`partition`] publishes a layout of [`segment`]s; [`seek`] finds a record by its offset, [`times`] an offset by a
 //! time, [`walk`] goes over batches; [`keys`] finds the last record of a key; [`scan`] is the thorough pass for everything that is not as it should be; [`transactions`] tells what
-//! is committed. Below them stand the formats: [`mod@index`], [`batch`], [`record`], [`legacy`], [`compression`], [`checkpoint`], [`names`].
+//! is committed. [`config`] and [`settings`] say how it is written. Below them stand the formats: [`mod@index`], [`batch`], [`record`], [`legacy`], [`compression`], [`checkpoint`], [`names`].
 
 mod active;
 pub mod batch;
@@ -27,6 +27,7 @@ pub mod listing;
 pub mod names;
 pub mod partition;
 pub mod prepare;
+pub mod properties;
 pub mod record;
 mod recovery;
 pub mod removal;
@@ -35,6 +36,7 @@ pub mod retention;
 pub mod scan;
 pub mod seek;
 pub mod segment;
+pub mod settings;
 pub mod times;
 pub mod transactions;
 pub mod verified;

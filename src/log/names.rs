@@ -37,6 +37,8 @@ pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 pub const META_PROPERTIES: &str = "meta.properties";
 /// The file that a broker locks.
 pub const BROKER_LOCK: &str = ".lock";
+/// Settings that lie in a partition directory; brokers ignore them.
+pub const TOPIC_PROPERTIES: &str = "topic.properties";
 /// The topic id of a partition.
 pub const PARTITION_METADATA: &str = "partition.metadata";
 

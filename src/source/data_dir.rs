@@ -5,8 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::io::{Clock, Directory, FileSystem, Kind};
-use crate::log::config::LogConfig;
 use crate::log::segment::OpenSegments;
+use crate::log::settings::Settings;
 use crate::source::Source;
 use crate::source::access::{self, Access, Wish};
 use crate::source::local::{Local, OPEN_SEGMENTS_MOST};
@@ -49,7 +49,7 @@ pub struct DataDir {
     dir: Arc<dyn Directory>,
     parent: Option<Arc<dyn Directory>>,
     clock: Arc<dyn Clock>,
-    config: LogConfig,
+    settings: Settings,
     access: Access,
     opened: Arc<OpenSegments>,
     /// Held while a partition is opened, so that two who ask for it do not meet at its lock.
@@ -71,28 +71,37 @@ impl DataDir {
     ///
     /// # Errors
     /// [`Error::Locked`]; what the system says.
-    pub fn open(fs: &Arc<dyn FileSystem>, path: &Path, wish: Wish, config: LogConfig) -> Result<DataDir> {
+    pub fn open(fs: &Arc<dyn FileSystem>, path: &Path, wish: Wish, settings: Settings) -> Result<DataDir> {
         let dir = fs.open_dir(path).map_err(|e| Error::io("open", path.display(), e))?;
         let access = access::decide(&dir, Some(&dir), wish)?;
         let opened = Arc::new(OpenSegments::new(OPEN_SEGMENTS_MOST));
         let parent = access::parent_of(&**fs, path);
-        let data = DataDir { dir, parent, clock: fs.clock(), config, access, opened, opening: Mutex::new(()), state: Mutex::default() };
-        if data.config.maintenance && data.read_only().is_none() {
-            data.open_all()?;
+        let data = DataDir { dir, parent, clock: fs.clock(), settings, access, opened, opening: Mutex::new(()), state: Mutex::default() };
+        if data.read_only().is_none() {
+            data.open_maintained()?;
         }
         Ok(data)
     }
 
-    /// Opens every partition, for maintenance does not wait until somebody looks. One that cannot be opened is told.
-    fn open_all(&self) -> Result<()> {
+    /// Opens every partition whose settings ask for maintenance, which does not wait until somebody looks. One that cannot be opened is told.
+    fn open_maintained(&self) -> Result<()> {
         let contents = self.contents()?;
         let partitions = contents.topics.iter().flat_map(|(topic, numbers)| numbers.iter().map(move |n| format!("{topic}-{n}")));
         for folder in partitions {
-            if let Err(error) = self.partition(&folder) {
+            let opened =
+                self.is_maintained(&folder).and_then(|maintained| if maintained { self.partition(&folder).map(|_| ()) } else { Ok(()) });
+            if let Err(error) = opened {
                 self.state.lock().events.push(format!("{folder}: no maintenance: {error}"));
             }
         }
         Ok(())
+    }
+
+    fn is_maintained(&self, folder: &str) -> Result<bool> {
+        let dir = self.dir.open_dir(OsStr::new(folder)).map_err(|e| Error::io("open", folder, e))?;
+        let mut settings = self.settings.clone();
+        settings.take_topic(&*dir)?;
+        Ok(settings.config().maintenance)
     }
 
     /// Why nothing can be appended; `None` where it can.
@@ -118,9 +127,9 @@ impl DataDir {
         &self.clock
     }
 
-    /// The settings in force.
-    pub fn config(&self) -> &LogConfig {
-        &self.config
+    /// The settings for every partition; each takes what its own `topic.properties` says under them.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// What it holds now, at most a moment old.
@@ -196,7 +205,7 @@ impl DataDir {
             Access::ReadOnly(reason) => Access::ReadOnly(reason.clone()),
         };
         let local =
-            Local::with_access(dir, Some(self.dir.clone()), name, self.config.clone(), self.clock.clone(), self.opened.clone(), access)?;
+            Local::with_access(dir, Some(self.dir.clone()), name, self.settings.clone(), self.clock.clone(), self.opened.clone(), access)?;
         let local = Arc::new(local);
         self.state.lock().open.insert(folder.to_owned(), local.clone());
         Ok(local)

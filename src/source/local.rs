@@ -13,12 +13,14 @@ use crate::log::partition::{Bounds, MayWrite, Partition};
 use crate::log::prepare::prepare;
 use crate::log::seek::{Absent, Found};
 use crate::log::segment::OpenSegments;
+use crate::log::settings::{InForce, Settings};
 use crate::log::walk::{Item, Look, Walk};
 use crate::source::access::{self, Access, Locks, Wish};
 use crate::source::status;
 use crate::source::upkeep::Upkeep;
 use crate::source::{Batches, Control, Keys, Maintenance, SegmentSpan, Shared, Source, Status};
 use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,13 +29,13 @@ pub(crate) const OPEN_SEGMENTS_MOST: usize = 2048;
 
 /// How a partition directory is opened.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct Options<C = LogConfig> {
     /// Reading, writing, or taking over.
     pub wish: Wish,
-    /// Make the directory if it is missing, and take an empty one.
+    /// Make the directory if it is missing, and take an empty one. A new log gets a `topic.properties` with the settings that were given.
     pub create: bool,
-    /// The settings.
-    pub config: LogConfig,
+    /// The settings: [`Settings`], or a [`LogConfig`] that becomes them. What lies in the directory is taken under them.
+    pub config: C,
 }
 
 /// A partition directory.
@@ -47,14 +49,22 @@ pub struct Local {
     locks: Option<Arc<Locks>>,
     /// Whether `.kafka_cleanshutdown` was taken away and has to be put back after a clean close.
     clean_mark: Arc<parking_lot::Mutex<bool>>,
+    settings: Settings,
+    /// What there is to say of the settings.
+    said: parking_lot::Mutex<Vec<String>>,
 }
 
 impl Local {
     /// Opens a partition directory. Nothing in it is written before the first append; with [`Options::create`] a missing directory is made.
     ///
     /// # Errors
-    /// [`Error::NotAPartition`] with what to do instead; [`Error::Locked`]; what the system says.
-    pub fn open(fs: &Arc<dyn FileSystem>, path: &Path, options: Options) -> Result<Local> {
+    /// [`Error::NotAPartition`] with what to do instead; [`Error::Locked`]; [`Error::Settings`]; what the system says.
+    pub fn open<C: Into<Settings>>(fs: &Arc<dyn FileSystem>, path: &Path, options: Options<C>) -> Result<Local> {
+        let Options { wish, create, config } = options;
+        Local::open_in(fs, path, Options { wish, create, config: config.into() })
+    }
+
+    fn open_in(fs: &Arc<dyn FileSystem>, path: &Path, options: Options<Settings>) -> Result<Local> {
         let shown = path.display().to_string();
         let not = |reason: String| Error::NotAPartition { path: shown.clone(), reason };
         let dir = match fs.open_dir(path) {
@@ -86,6 +96,10 @@ impl Local {
         let name = TopicPartition::from_directory_name(&name).unwrap_or(TopicPartition { topic: name.into_owned(), partition: 0 });
         let parent = access::parent_of(&**fs, path);
         let access = access::decide(&dir, parent.as_ref(), options.wish)?;
+        let is_new = found.is_empty && dir.metadata(OsStr::new(names::TOPIC_PROPERTIES)).is_err();
+        if is_new && matches!(access, Access::Writable(_)) {
+            options.config.write_topic(&*dir)?;
+        }
         let opened = Arc::new(OpenSegments::new(OPEN_SEGMENTS_MOST));
         Local::with_access(dir, parent, name, options.config, fs.clock(), opened, access)
     }
@@ -95,19 +109,37 @@ impl Local {
         dir: Arc<dyn Directory>,
         parent: Option<Arc<dyn Directory>>,
         name: TopicPartition,
-        config: LogConfig,
+        mut settings: Settings,
         clock: Arc<dyn Clock>,
         opened: Arc<OpenSegments>,
         access: Access,
     ) -> Result<Local> {
         let foreign = matches!(access, Access::ReadOnly(_));
+        let said = match settings.take_topic(&*dir) {
+            Ok(said) => said,
+            // Whoever only looks can do without. Who writes must not roll, delete or compact by other settings than it was told.
+            Err(error) if foreign => vec![format!("{error}; nothing of the file is in force")],
+            Err(error) => return Err(to_write(error)),
+        };
+        let said = parking_lot::Mutex::new(said);
+        let config = settings.config().clone();
         let mut partition = Partition::open(dir, parent.clone(), name, config, clock, opened, foreign)?;
         let clean_mark = Arc::new(parking_lot::Mutex::new(false));
         let locks = match access {
             Access::ReadOnly(reason) => {
                 let partition = Arc::new(partition);
                 let keys = key_index(&partition);
-                return Ok(Local { partition, keys, committer: None, upkeep: None, read_only: Some(reason), locks: None, clean_mark });
+                return Ok(Local {
+                    partition,
+                    keys,
+                    committer: None,
+                    upkeep: None,
+                    read_only: Some(reason),
+                    locks: None,
+                    clean_mark,
+                    settings,
+                    said,
+                });
             }
             Access::Writable(locks) => Arc::new(locks),
         };
@@ -121,7 +153,8 @@ impl Local {
         let committer = Arc::new(Committer::new(partition.clone(), before)?);
         let upkeep = Upkeep::new(partition.clone(), committer.clone())?;
         let keys = key_index(&partition);
-        Ok(Local { partition, keys, committer: Some(committer), upkeep: Some(upkeep), read_only: None, locks: Some(locks), clean_mark })
+        let (committer, upkeep) = (Some(committer), Some(upkeep));
+        Ok(Local { partition, keys, committer, upkeep, read_only: None, locks: Some(locks), clean_mark, settings, said })
     }
 
     /// The partition, for tools that look below the tree.
@@ -186,6 +219,16 @@ impl Local {
 
 fn key_index(partition: &Arc<Partition>) -> KeyIndex {
     KeyIndex::new(partition.clone(), partition.config().isolation == Isolation::ReadCommitted)
+}
+
+/// The error of a file of settings for somebody who wants to write.
+fn to_write(error: Error) -> Error {
+    match error {
+        Error::Settings { file, line, reason } => {
+            Error::Settings { file, line, reason: format!("{reason}; correct it, or open the log for reading only (-o ro)") }
+        }
+        error => error,
+    }
 }
 
 /// The name of a partition directory inside a directory, if there is one.
@@ -408,8 +451,8 @@ impl Source for Local {
         status::of(self, patience)
     }
 
-    fn settings(&self) -> Vec<(&'static str, String)> {
-        self.partition.config().list().collect()
+    fn settings(&self) -> Vec<InForce> {
+        self.settings.in_force()
     }
 
     fn files(&self) -> Option<&Arc<dyn Directory>> {
@@ -437,7 +480,8 @@ impl Source for Local {
     }
 
     fn take_events(&self) -> Vec<String> {
-        let mut events = self.partition.take_strange();
+        let mut events = std::mem::take(&mut *self.said.lock());
+        events.extend(self.partition.take_strange());
         events.extend(self.committer.iter().flat_map(|c| c.take_said()));
         events.extend(self.upkeep.iter().flat_map(|u| u.take_events()));
         events

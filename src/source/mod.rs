@@ -27,6 +27,7 @@ pub use crate::log::partition::Bounds;
 pub use crate::log::record::{ControlType, control_type};
 pub use crate::log::retention::Plan as RetentionPlan;
 pub use crate::log::seek::{Absent, Found};
+pub use crate::log::settings::{InForce, Origin};
 pub use crate::log::transactions::OpenTransaction;
 pub use crate::log::verified::batches_known_and_computed;
 
@@ -232,8 +233,8 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// As [`Source::bounds`].
     fn status(&self, patience: Patience) -> Result<Status>;
 
-    /// The settings in force.
-    fn settings(&self) -> Vec<(&'static str, String)>;
+    /// The settings in force, and where each value comes from.
+    fn settings(&self) -> Vec<InForce>;
 
     /// The real files; a capability.
     fn files(&self) -> Option<&Arc<dyn Directory>>;

@@ -206,7 +206,8 @@ impl From<SourceError> for Error {
             SourceError::Poisoned { .. }
             | SourceError::Locked { .. }
             | SourceError::NotAPartition { .. }
-            | SourceError::HalfCompacted { .. } => Error::new(ErrorKind::Damaged, error.to_string()),
+            | SourceError::HalfCompacted { .. }
+            | SourceError::Settings { .. } => Error::new(ErrorKind::Damaged, error.to_string()),
         }
     }
 }

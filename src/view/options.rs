@@ -1,8 +1,9 @@
 //! How a tree is shown: the zone of times, what is listed and shown beyond the usual, and the file `config`.
 
-use crate::source::{Control, Source};
+use crate::source::{Control, InForce, Origin, Source};
 use crate::view::time::Zone;
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Whether there is a `by-key/`, and what it can do.
@@ -30,7 +31,7 @@ pub struct Options {
     pub keyed: Keyed,
     /// Settings that are not the log's, name and value, shown in `config` behind those.
     pub settings: Vec<(String, String)>,
-    /// The names of settings that were given; all others have their defaults.
+    /// The names of those that were given; all others have their defaults.
     pub given: BTreeSet<String>,
 }
 
@@ -41,16 +42,25 @@ impl Default for Options {
     }
 }
 
-/// `config`: a line `name=value` for each setting in force, in groups by where the value comes from; a line `# ...` begins a group.
+/// `config`: a line `name=value` for each setting in force, in groups by where the value comes from, the strongest place first; a line `# ...`
+/// begins a group. At the end stands what each setting takes, in comments.
 pub(crate) fn config_text(source: &dyn Source, options: &Options) -> String {
-    let own = options.settings.iter().map(|(name, value)| (name.as_str(), value.clone()));
-    let (given, defaults): (Vec<_>, Vec<_>) = source.settings().into_iter().chain(own).partition(|(name, _)| options.given.contains(*name));
+    let settings = source.settings();
+    let mut groups: BTreeMap<Reverse<Origin>, Vec<(&str, &str)>> = BTreeMap::new();
+    for setting in &settings {
+        groups.entry(Reverse(setting.origin.clone())).or_default().push((setting.name, &setting.value));
+    }
+    for (name, value) in &options.settings {
+        let origin = if options.given.contains(name) { Origin::Given } else { Origin::Default };
+        groups.entry(Reverse(origin)).or_default().push((name, value));
+    }
     let (mode, why) = match source.read_only() {
         Some(reason) => ("ro", reason),
         None => ("rw", "nothing speaks against writing"),
     };
+    let defaults = groups.remove(&Reverse(Origin::Default)).unwrap_or_default();
     let mut text = String::new();
-    let mut group = |title: &str, settings: &[(&str, String)]| {
+    let mut group = |title: &str, settings: &[(&str, &str)]| {
         if !settings.is_empty() {
             let _ = writeln!(text, "# {}", title.escape_debug());
         }
@@ -58,8 +68,20 @@ pub(crate) fn config_text(source: &dyn Source, options: &Options) -> String {
             let _ = writeln!(text, "{name}={}", value.escape_debug());
         }
     };
-    group("from -o", &given);
-    group(&format!("decided at the opening: {why}"), &[("mode", mode.to_owned())]);
+    for (Reverse(origin), settings) in &groups {
+        let title = match origin {
+            Origin::Given => "from -o",
+            Origin::File(path) => &format!("from {path} (-o config)"),
+            Origin::Topic => "from topic.properties beside the segments",
+            Origin::Default => continue,
+        };
+        group(title, settings);
+    }
+    group(&format!("decided at the opening: {why}"), &[("mode", mode)]);
     group("defaults", &defaults);
+    let _ = writeln!(text, "# what a setting takes, and its default");
+    for InForce { name, values, default, meaning, .. } in &settings {
+        let _ = writeln!(text, "# {name}: {values} ({default}): {meaning}");
+    }
     text
 }

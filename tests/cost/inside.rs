@@ -2,6 +2,7 @@
 
 use offsetfs::io::FileSystem;
 use offsetfs::io::os::OsFileSystem;
+use offsetfs::log::config::LogConfig;
 use offsetfs::log::verified::batches_known_and_computed;
 use offsetfs::source::access::Wish;
 use offsetfs::source::local::{Local, Options};
@@ -65,7 +66,7 @@ fn allocations(work: impl FnOnce()) -> u64 {
 
 fn open(path: &Path, wish: Wish) -> Local {
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
-    Local::open(&fs, path, Options { wish, create: wish == Wish::Writable, ..Options::default() }).expect("a partition")
+    Local::open(&fs, path, Options { wish, create: wish == Wish::Writable, config: LogConfig::default() }).expect("a partition")
 }
 
 fn view(local: Local) -> View {

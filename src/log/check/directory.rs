@@ -19,7 +19,7 @@ const KNOWN: &[&str] = &[
     names::KEYS,
     names::KEYS_COMMITTED,
     "quorum-state",
-    "topic.properties",
+    names::TOPIC_PROPERTIES,
 ];
 /// The files that a segment has.
 const SEGMENT_SUFFIXES: &[&str] = &[names::LOG, names::INDEX, names::TIME_INDEX, names::TXN_INDEX];

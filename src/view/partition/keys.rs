@@ -19,7 +19,7 @@ impl View {
     pub(super) fn is_keyed(&self) -> bool {
         let compacted = || {
             let settings = self.source.settings();
-            settings.iter().any(|(name, value)| *name == CLEANUP_POLICY && value.split(',').any(|policy| policy.trim() == "compact"))
+            settings.iter().any(|s| s.name == CLEANUP_POLICY && s.value.split(',').any(|policy| policy.trim() == "compact"))
         };
         self.source.keys().is_some() && (self.options.keyed != Keyed::Compacted || compacted())
     }
