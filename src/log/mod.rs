@@ -25,6 +25,7 @@ mod leftovers;
 pub mod legacy;
 pub mod listing;
 pub mod names;
+pub mod outline;
 pub mod partition;
 pub mod prepare;
 pub mod properties;

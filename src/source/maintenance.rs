@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::log::check::{self, Report};
 use crate::log::decoded::CacheCounts;
 use crate::log::index::{OFFSET_ENTRY_LEN, TIME_ENTRY_LEN};
+use crate::log::outline::Outline;
 use crate::log::{compaction, names, retention};
 use crate::source::local::Local;
 use crate::source::upkeep::Upkeep;
@@ -76,6 +77,12 @@ pub trait Maintenance {
     /// What the system says; damage is no error but a finding.
     fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report>;
 
+    /// The shape of the log, in at most so many pieces, from few headers.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn outline(&self, pieces_most: usize) -> Result<Outline>;
+
     /// How the log is stored.
     ///
     /// # Errors
@@ -124,6 +131,12 @@ impl Maintenance for Local {
     fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let partition = self.partition();
         check::check(partition.directory(), partition.parent.as_ref(), partition.name(), progress)
+    }
+
+    fn outline(&self, pieces_most: usize) -> Result<Outline> {
+        let partition = self.partition();
+        partition.refresh()?;
+        partition.outline(pieces_most)
     }
 
     fn storage(&self) -> Result<Storage> {

@@ -3,7 +3,7 @@
 //! It runs on a thread of its own. Whoever reads before it is over gets a line `# ...` with how far it is about twice a second: a read that
 //! nothing answers cannot be interrupted.
 
-use crate::source::Source;
+use crate::source::{Report, Severity, Source};
 use crate::types::Patience;
 use crate::view::error::{Error, ErrorKind};
 use crate::view::render::copy_from;
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// A read waits no longer than this for the next bytes.
 const READ_WAIT_MOST: Duration = Duration::from_millis(500);
+
+/// Of the last check so many findings are remembered.
+const REMEMBERED_MOST: usize = 1000;
 
 /// A check that runs or has ended.
 #[derive(Debug, Default)]
@@ -44,7 +47,7 @@ impl Drop for Ending {
 }
 
 impl Check {
-    fn start(source: &Arc<dyn Source>) -> Result<Arc<Check>, Error> {
+    fn start(source: &Arc<dyn Source>, last: Arc<Mutex<Option<Arc<Report>>>>) -> Result<Arc<Check>, Error> {
         let check: Arc<Check> = Arc::default();
         let (ending, source) = (Ending(Arc::clone(&check)), Arc::clone(source));
         let run = move || {
@@ -58,8 +61,11 @@ impl Check {
             };
             let mut state = check.state.lock();
             state.over = Some(match result {
-                Ok(report) => {
+                Ok(mut report) => {
                     state.text.extend_from_slice(report.to_string().as_bytes());
+                    report.findings.retain(|f| f.severity > Severity::Note);
+                    report.findings.truncate(REMEMBERED_MOST);
+                    *last.lock() = Some(Arc::new(report));
                     Ok(())
                 }
                 Err(error) => Err(error.into()),
@@ -99,10 +105,11 @@ impl Check {
     }
 }
 
-/// The check of a partition that runs at the moment, if one does.
+/// The check of a partition that runs at the moment, if one does, and what the last one has found.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     running: Mutex<Weak<Check>>,
+    last: Arc<Mutex<Option<Arc<Report>>>>,
 }
 
 impl Checks {
@@ -115,8 +122,13 @@ impl Checks {
         if let Some(check) = running.upgrade().filter(|check| !check.is_over()) {
             return Ok(check);
         }
-        let check = Check::start(source)?;
+        let check = Check::start(source, self.last.clone())?;
         *running = Arc::downgrade(&check);
         Ok(check)
+    }
+
+    /// What the last check that came to its end has found, its notes left out.
+    pub(crate) fn last_report(&self) -> Option<Arc<Report>> {
+        self.last.lock().clone()
     }
 }

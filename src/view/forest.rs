@@ -20,6 +20,7 @@ use crate::view::merge::Merge;
 use crate::view::metrics::{RequestCounters, Sample, exposition};
 use crate::view::node::{Attr, FileKind, Lifetime, Merged, Node, Place, Sink, TextFile, Time};
 use crate::view::options::Options;
+use crate::view::overview::Pictures;
 use crate::view::partition::View;
 use crate::view::path::{ByTime, Lines};
 use crate::view::stream::Reader;
@@ -48,6 +49,7 @@ pub struct Forest {
     options: Options,
     journal: Arc<Journal>,
     requests: Arc<RequestCounters>,
+    pictures: Arc<Pictures>,
     slots: Mutex<Slots>,
 }
 
@@ -62,7 +64,7 @@ struct Slots {
 impl Forest {
     /// The tree over a data directory.
     pub fn new(data: Arc<DataDir>, options: Options) -> Forest {
-        Forest { data, options, journal: Arc::default(), requests: Arc::default(), slots: Mutex::default() }
+        Forest { data, options, journal: Arc::default(), requests: Arc::default(), pictures: Arc::default(), slots: Mutex::default() }
     }
 
     /// What was asked of the tree, to be counted by whoever serves it.
@@ -113,7 +115,7 @@ impl Forest {
         {
             return Ok(view.clone());
         }
-        let view = Arc::new(View::part(local.clone(), self.options.clone()));
+        let view = Arc::new(View::part(local.clone(), self.options.clone(), self.pictures.clone()));
         slots.views.insert(slot, (local, view.clone()));
         Ok(view)
     }
@@ -284,7 +286,7 @@ impl Forest {
                 let samples: Vec<Sample> = views.iter().filter_map(|(_, view)| view.sample().ok()).collect();
                 exposition(Some(&self.requests), &samples)
             }
-            TextFile::Check | TextFile::Config | TextFile::Readme => format!(
+            TextFile::Check | TextFile::Config | TextFile::Readme | TextFile::OverviewSvg | TextFile::OverviewHtml => format!(
                 "This is a data directory. <topic>/<n>/ is the tree of a partition; its README has the grammar.\n\n\
                  <topic>/<n>/              by-offset, by-time, segments, decoded, append, status, ctl, ...\n\
                  <topic>/by-time/T..U.jsonl  all partitions of the topic, merged by time (T.. and ..U, too)\n\

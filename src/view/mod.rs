@@ -17,6 +17,7 @@ pub mod merge;
 pub mod metrics;
 pub mod node;
 pub mod options;
+mod overview;
 pub mod partition;
 pub mod path;
 mod render;

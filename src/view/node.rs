@@ -88,6 +88,10 @@ pub enum TextFile {
     Check,
     /// `errors`.
     Errors,
+    /// `overview.svg`: the picture.
+    OverviewSvg,
+    /// `overview.html`: the picture and its facts.
+    OverviewHtml,
     /// `README`.
     Readme,
 }

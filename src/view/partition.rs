@@ -20,6 +20,7 @@ use crate::view::lines::Framing;
 use crate::view::metrics::{self, AppendCounters, RequestCounters, Sample};
 use crate::view::node::{Attr, FileKind, Lifetime, Node, Span, TextFile, Time};
 use crate::view::options::{self, Options};
+use crate::view::overview::{Form, Pictures};
 use crate::view::path::{ByOffset, ByTime, Endpoint, Face, Lines, OffsetRange};
 use crate::view::render;
 use crate::view::stream::{self, Reader};
@@ -39,6 +40,7 @@ pub struct View {
     counts: Counts,
     checks: Checks,
     drafts: Arc<Drafts>,
+    pictures: Arc<Pictures>,
     commands: ctl::Done,
     appended: Arc<AppendCounters>,
     /// What was asked of the tree; `None` for a part of a larger one, which counts for all its parts.
@@ -50,11 +52,11 @@ type Result<T> = std::result::Result<T, Error>;
 impl View {
     /// The tree over a source.
     pub fn new(source: Arc<dyn Source>, options: Options) -> View {
-        View { requests: Some(Arc::default()), ..View::part(source, options) }
+        View { requests: Some(Arc::default()), ..View::part(source, options, Arc::default()) }
     }
 
-    /// The tree over a source as a part of a larger one.
-    pub(crate) fn part(source: Arc<dyn Source>, options: Options) -> View {
+    /// The tree over a source as a part of a larger one, whose parts keep their pictures together.
+    pub(crate) fn part(source: Arc<dyn Source>, options: Options, pictures: Arc<Pictures>) -> View {
         let journal: Arc<Journal> = Arc::default();
         View {
             drafts: Drafts::new(source.clone(), journal.clone()),
@@ -63,6 +65,7 @@ impl View {
             options,
             journal,
             checks: Checks::default(),
+            pictures,
             commands: ctl::Done::default(),
             appended: Arc::default(),
             requests: None,
@@ -173,7 +176,7 @@ impl View {
     /// Whether the source can do what a file of the root stands for.
     fn has(&self, node: &Node) -> bool {
         match node {
-            Node::Ctl | Node::Text(TextFile::Check) => self.source.maintenance().is_some(),
+            Node::Ctl | Node::Text(TextFile::Check | TextFile::OverviewSvg | TextFile::OverviewHtml) => self.source.maintenance().is_some(),
             Node::ByKey => self.is_keyed(),
             _ => true,
         }
@@ -325,6 +328,11 @@ impl View {
                 file(0, Time::from_ms(self.source.modified(Offset::MAX)), mode, Lifetime::Fresh)
             }
             Node::Ctl => file(0, Time::from_ms(self.source.modified(Offset::MAX)), 0o200, Lifetime::Moving),
+            // Browsers believe the size, so it is that of the picture, which is kept for the moment.
+            Node::Text(text @ (TextFile::OverviewSvg | TextFile::OverviewHtml)) => {
+                let size = self.picture(*text, patience)?.len() as u64;
+                file(size, Time::from_ms(self.source.modified(Offset::MAX)), 0o444, Lifetime::Moving)
+            }
             Node::Text(_) | Node::Follow(_) => file(0, now(), 0o444, Lifetime::Moving),
             Node::Decoded(base, lines) => {
                 let segment = self.segment(*base, patience)?;
@@ -462,10 +470,17 @@ impl View {
             // Storage is looked at file by file.
             TextFile::Metrics if patience == Patience::AtOnce => return Err(Error::new(ErrorKind::WouldBlock, "not gathered yet")),
             TextFile::Metrics => metrics::exposition(self.requests.as_deref(), &[self.sample()?]),
+            TextFile::OverviewSvg | TextFile::OverviewHtml => self.picture(file, patience)?.to_string(),
             TextFile::Check => return Err(Error::new(ErrorKind::Invalid, "it is read while it is made")),
             TextFile::Errors => self.journal.text(&self.options.zone),
             TextFile::Readme => render::readme(&*self.source, &self.options.zone),
         })
+    }
+
+    /// `overview.svg` and `overview.html`.
+    fn picture(&self, file: TextFile, patience: Patience) -> Result<Arc<str>> {
+        let form = if file == TextFile::OverviewHtml { Form::Html } else { Form::Svg };
+        self.pictures.get(&*self.source, self.checks.last_report().as_deref(), &self.options.zone, form, patience)
     }
 
     /// What the partition looks like now. It may wait for the disk.
@@ -525,6 +540,8 @@ const ROOT: &[(&str, Node)] = &[
     ("metrics", Node::Text(TextFile::Metrics)),
     ("config", Node::Text(TextFile::Config)),
     ("check", Node::Text(TextFile::Check)),
+    ("overview.svg", Node::Text(TextFile::OverviewSvg)),
+    ("overview.html", Node::Text(TextFile::OverviewHtml)),
     ("errors", Node::Text(TextFile::Errors)),
     ("ctl", Node::Ctl),
     ("README", Node::Text(TextFile::Readme)),

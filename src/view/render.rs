@@ -109,6 +109,7 @@ segments/         the real files, byte for byte
 status, status.json   what it is; errors: why something was refused, last lines newest; metrics: counters for Prometheus
 config            name=value a line; a line `# ...` before them says where the values come from
 check             reading it checks every batch and index entry: a finding a line, then a summary; `# ...` tells how far it is
+overview.svg      a picture of the segments: times, sizes, gaps, damage, open transactions; overview.html with its facts
 ctl               echo roll > ctl; commands: sync, roll, delete-before N (records before N do not exist any more),
                   retain (segments that are too old or too many go)
 

@@ -66,6 +66,11 @@ impl Zone {
         Some((EPOCH.checked_add(SignedDuration::from_millis(local_ms)).ok()?, offset_s))
     }
 
+    /// How far a clock in this zone is ahead of UTC at `ts`, in milliseconds.
+    pub(crate) fn offset_ms(&self, ts: TimestampMs) -> i64 {
+        self.local_time(ts).map_or(0, |(_, offset_s)| i64::from(offset_s) * 1000)
+    }
+
     /// The milliseconds since 1970 at which a clock in this zone shows `local`; see [`super`] for times skipped or repeated.
     pub(super) fn moment_of(&self, local: DateTime) -> Option<i64> {
         let offset = match self.zone.to_ambiguous_timestamp(local).offset() {
