@@ -91,7 +91,7 @@ fn every_fixture_has_a_picture_of_its_own() {
         let view = tree(&entry.path());
         let svg = text(&view, "overview.svg");
         let picture = Picture::of(&svg);
-        for title in ["Segments: offsets over time", "Bytes, over offsets", "Offsets that hold a record", "over time"] {
+        for title in ["Segments: offsets over time", "Bytes of each segment, over offsets", "Offsets that hold a record", "over time"] {
             assert!(picture.says(title), "{name}: {title}");
         }
         assert!(picture.says(&name), "{name}");
@@ -168,7 +168,7 @@ fn ten_thousand_segments_make_no_larger_a_picture() {
         assert!(drawn.len() < BYTES_MOST, "{file} has {} bytes", drawn.len());
     }
     let picture = Picture::of(&text(&view, "overview.svg"));
-    assert!(picture.says("10,000 segments") && picture.says("42 segments together") && picture.says("from samples"), "{:?}", picture.words);
+    assert!(picture.says("10,000 segments") && picture.says("42 segments each") && picture.says("from samples"), "{:?}", picture.words);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod refusal;
 mod zone;
 
 pub use refusal::Refusal;
+pub(crate) use zone::year_start;
 pub use zone::{Zone, day_of, days_between, rfc3339};
 
 use crate::types::TimestampMs;

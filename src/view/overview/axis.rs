@@ -2,7 +2,7 @@
 
 use super::{bytes_text, grouped};
 use crate::types::TimestampMs;
-use crate::view::time::{Zone, rfc3339};
+use crate::view::time::{Zone, rfc3339, year_start};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-/// The distances between ticks of time, in milliseconds. Above them whole numbers of years come.
+/// The distances between ticks of time, in milliseconds. Above them years come.
 const TIME_STEPS: [i64; 28] = [
     1,
     2,
@@ -119,10 +119,7 @@ impl Axis {
         let to = to.max(from.saturating_add(1));
         let span = Axis::span(from, to);
         let fits = |step: &i128| span / *step < most as i128;
-        let step = TIME_STEPS.into_iter().map(i128::from).find(fits).unwrap_or_else(|| {
-            let years = decimal_step(span / i128::from(YEAR) + 1, most as i128);
-            years * i128::from(YEAR)
-        });
+        let Some(step) = TIME_STEPS.into_iter().map(i128::from).find(fits) else { return Axis::years(from, to, zone, most) };
         // Round where the clock of the zone is round at the start of the range.
         let zero = -zone.offset_ms(TimestampMs::new(from));
         let label = |t: i64| {
@@ -136,6 +133,14 @@ impl Axis {
             part.unwrap_or(&text).replace('T', " ")
         };
         Axis::new(from, to, multiples(from, to, zero, step).map(|t| (t, label(t))).collect())
+    }
+
+    /// Ticks where years begin.
+    fn years(from: i64, to: i64, zone: &Zone, most: usize) -> Axis {
+        let step = decimal_step(Axis::span(from, to) / i128::from(YEAR) + 1, most as i128) as usize;
+        let begin = |year: &i16| year_start(*year, zone).map(|t| (t, format!("{year:04}")));
+        let starts = (0..=9999).step_by(step).filter_map(|year| begin(&year));
+        Axis::new(from, to, starts.filter(|(t, _)| (from..=to).contains(t)).collect())
     }
 }
 
@@ -184,6 +189,7 @@ mod tests {
             labels(&Axis::times(day, day + 4 * HOUR, &Zone::utc(), 6)),
             ["11-14 23:00", "11-15 00:00", "11-15 01:00", "11-15 02:00"]
         );
+        assert_eq!(labels(&Axis::times(0, day, &Zone::utc(), 6)), ["1970", "1980", "1990", "2000", "2010", "2020"]);
         let india = Zone::parse("+05:30").expect("an offset");
         assert_eq!(labels(&Axis::times(day, day + 3 * DAY, &india, 4)), ["2023-11-16", "2023-11-17", "2023-11-18"]);
     }

@@ -90,24 +90,30 @@ fn header(root: &Area<'_>, scene: &Scene<'_>) -> Drawn {
     write(root, format!("offsets {} to {}; {size}; {}", grouped(start), grouped(end), scene.mode), (MARGIN, 42), font(14))?;
     let time = |t: TimestampMs| rfc3339(t, scene.zone);
     let times = scene.times().map_or("no record has a time".to_owned(), |(a, b)| format!("times {} to {}", time(a), time(b)));
-    write(root, format!("{times}; drawn {}", time(scene.now)), (MARGIN, 61), font(14))?;
+    let drawn = format!("drawn {}", time(scene.now));
+    let ahead = scene.times().is_some_and(|(from, to)| to.get() > time_most(scene, from));
+    let ahead = if ahead { "; times over a day ahead of the clock are drawn at the right edge" } else { "" };
+    write(root, format!("{times}; {drawn}{ahead}"), (MARGIN, 61), font(14))?;
     let mut at = MARGIN;
     let segments = match outline.pieces.iter().map(|p| p.segments).max() {
-        Some(together) if together > 1 => format!("{} together", count(together, "segment")),
-        _ => "segment".to_owned(),
+        Some(together) if together > 1 => format!("{together} segments each"),
+        _ => "segments in turn".to_owned(),
     };
-    let legend = [
-        (SEALED, segments.as_str()),
-        (ACTIVE, "active segment"),
-        (GAP, "offsets without a record"),
-        (DAMAGE, "damage, as far as it is known"),
-        (OPEN, "open transaction"),
-        (BEFORE, "before the log start"),
+    let legend: [(&[RGBColor], &str); 6] = [
+        (&[SEALED, SEALED_TOO], &segments),
+        (&[ACTIVE], "active segment"),
+        (&[GAP], "offsets without a record"),
+        (&[DAMAGE], "damage, as far as known"),
+        (&[OPEN], "open transaction"),
+        (&[BEFORE], "before the log start"),
     ];
-    for (colour, label) in legend {
-        root.draw(&Rectangle::new([(at, 88), (at + 12, 100)], colour.filled())).map_err(words)?;
-        write(root, label.to_owned(), (at + 17, 88), font(13))?;
-        at += 17 + label.chars().count() as i32 * 13 / 2 + 18;
+    for (colours, label) in legend {
+        for colour in colours {
+            root.draw(&Rectangle::new([(at, 88), (at + 12, 100)], colour.filled())).map_err(words)?;
+            at += 12;
+        }
+        write(root, label.to_owned(), (at + 5, 88), font(13))?;
+        at += 5 + label.chars().count() as i32 * 13 / 2 + 17;
     }
     Ok(())
 }
@@ -131,15 +137,17 @@ fn chart<'a, 'b>(area: &'a Area<'b>, title: &str, x: Axis, y: Axis) -> Result<Ch
     Ok(chart)
 }
 
-/// A filled rectangle between two corners, at least so many pixels wide and high.
+/// A filled rectangle between two corners, at least so many pixels wide and high, within the panel.
 fn fill_between(chart: &mut Chart<'_, '_>, from: (i64, i64), to: (i64, i64), at_least: (i32, i32), colour: impl Color) -> Drawn {
     let (a, b) = (chart.backend_coord(&from), chart.backend_coord(&to));
-    let spread = |low: i32, high: i32, least: i32| if high - low >= least { (low, high) } else { (low, low + least) };
-    let (left, right) = spread(a.0.min(b.0), a.0.max(b.0), at_least.0);
-    let (top, bottom) = spread(a.1.min(b.1), a.1.max(b.1), at_least.1);
-    // The area of a panel counts pixels from its own corner.
     let area = chart.plotting_area().strip_coord_spec();
-    let (base_x, base_y) = area.get_base_pixel();
+    let ((base_x, base_y), (width, height)) = (area.get_base_pixel(), area.dim_in_pixel());
+    let spread = |low: i32, high: i32, least: i32, edge: i32| {
+        if high - low >= least { (low, high) } else { (low.min(edge - least), low.min(edge - least) + least) }
+    };
+    let (left, right) = spread(a.0.min(b.0), a.0.max(b.0), at_least.0, base_x + width as i32);
+    let (top, bottom) = spread(a.1.min(b.1), a.1.max(b.1), at_least.1, base_y + height as i32);
+    // The area of a panel counts pixels from its own corner.
     let corners = [(left - base_x, top - base_y), (right - base_x, bottom - base_y)];
     area.draw(&Rectangle::new(corners, colour.filled())).map_err(words)
 }
@@ -164,11 +172,15 @@ fn across_offsets(scene: &Scene<'_>) -> Axis {
     Axis::offsets(from, to, if to > 1_000_000_000_000 { TICKS_ACROSS - 2 } else { TICKS_ACROSS })
 }
 
+/// The last time that a scale which begins at `from` shows.
+fn time_most(scene: &Scene<'_>, from: TimestampMs) -> i64 {
+    scene.now.get().max(from.get()).saturating_add(24 * 60 * 60 * 1000)
+}
+
 /// The time scale of the panels: times that lie ahead of the clock, as mistaken producers set them, are drawn at its end.
 fn time_range(scene: &Scene<'_>) -> Option<(i64, i64)> {
     let (from, to) = scene.times()?;
-    let most = scene.now.get().max(from.get()).saturating_add(24 * 60 * 60 * 1000);
-    let (from, to) = (from.get(), to.get().min(most));
+    let (from, to) = (from.get(), to.get().min(time_most(scene, from)));
     // A log of one moment has room around it.
     Some(if to - from < 1000 { ((from - 500).max(0), to + 500) } else { (from, to) })
 }
@@ -180,10 +192,10 @@ fn nothing(area: &Area<'_>, title: &str, why: &str) -> Drawn {
 
 /// Segments as boxes of offsets (up) and time (across): a log that grows steadily is a staircase.
 fn over_time(area: &Area<'_>, scene: &Scene<'_>) -> Drawn {
-    let title = "Segments: offsets over time";
-    let Some((begin, end)) = time_range(scene) else { return nothing(area, title, "no record has a time") };
+    let title = format!("Segments: offsets over time ({})", scene.zone.name());
+    let Some((begin, end)) = time_range(scene) else { return nothing(area, &title, "no record has a time") };
     let (low, high) = offset_range(scene);
-    let mut chart = chart(area, title, Axis::times(begin, end, scene.zone, TICKS_ACROSS), Axis::offsets(low, high, TICKS_UP))?;
+    let mut chart = chart(area, &title, Axis::times(begin, end, scene.zone, TICKS_ACROSS), Axis::offsets(low, high, TICKS_UP))?;
     let pieces = &scene.outline.pieces;
     for (at, piece) in pieces.iter().enumerate() {
         let (Some(first), Some(last)) = (piece.first_time.or(piece.last_time), piece.last_time.or(piece.first_time)) else { continue };
@@ -226,7 +238,9 @@ fn sizes(area: &Area<'_>, scene: &Scene<'_>) -> Drawn {
     let pieces = &scene.outline.pieces;
     let largest = pieces.iter().map(|p| p.bytes).max().unwrap_or(0);
     let top = i64::try_from(largest + largest / 8).unwrap_or(i64::MAX);
-    let mut chart = chart(area, "Bytes, over offsets", across_offsets(scene), Axis::bytes(top.unsigned_abs(), TICKS_UP))?;
+    let title =
+        if pieces.iter().all(|p| p.segments == 1) { "Bytes of each segment, over offsets" } else { "Bytes of segments, over offsets" };
+    let mut chart = chart(area, title, across_offsets(scene), Axis::bytes(top.unsigned_abs(), TICKS_UP))?;
     for (at, piece) in pieces.iter().enumerate() {
         let bytes = i64::try_from(piece.bytes).unwrap_or(i64::MAX);
         fill_between(&mut chart, (piece.base.get(), 0), (piece.until.get(), bytes), (1, 1), colour_of(pieces, at))?;
@@ -238,7 +252,7 @@ fn sizes(area: &Area<'_>, scene: &Scene<'_>) -> Drawn {
 fn fill(area: &Area<'_>, scene: &Scene<'_>) -> Drawn {
     let pieces = &scene.outline.pieces;
     let how = if pieces.iter().all(|p| p.whole && p.segments == 1) { "" } else { ", from samples" };
-    let title = format!("Offsets that hold a record (compaction leaves gaps{how})");
+    let title = format!("Offsets that hold a record{how} (compaction leaves gaps)");
     let mut chart = chart(area, &title, across_offsets(scene), Axis::percent())?;
     for (at, piece) in pieces.iter().enumerate() {
         let Some(share) = piece.fill() else { continue };
@@ -264,7 +278,7 @@ fn rate(area: &Area<'_>, scene: &Scene<'_>) -> Drawn {
     let fits = |(_, ms): &&(&str, i64)| most * *ms as f64 / bucket_ms >= 1.0;
     let (unit, unit_ms) = RATE_UNITS.iter().find(fits).unwrap_or(&RATE_UNITS[3]);
     let thousandths = |count: f64| (count * *unit_ms as f64 / bucket_ms * 1000.0) as i64;
-    let title = format!("Records per {unit}, over time");
+    let title = format!("Records per {unit}, over time ({})", scene.zone.name());
     let top = thousandths(most * 1.1);
     let mut chart = chart(area, &title, Axis::times(begin, end, scene.zone, TICKS_ACROSS), Axis::thousandths(top, TICKS_UP))?;
     for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {

@@ -1,7 +1,7 @@
 //! Time zones, and times as they are printed.
 
 use crate::types::TimestampMs;
-use jiff::civil::{Date, DateTime, date};
+use jiff::civil::{Date, DateTime, Time, date};
 use jiff::tz::{AmbiguousOffset, Offset as ZoneOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use std::borrow::Cow;
@@ -99,6 +99,11 @@ pub fn rfc3339(ts: TimestampMs, zone: &Zone) -> String {
             format!("{text}{sign}{:02}:{:02}", minutes / 60, minutes % 60)
         }
     }
+}
+
+/// The moment at which a year begins in a zone; `None` outside the years -9999 to 9999.
+pub(crate) fn year_start(year: i16, zone: &Zone) -> Option<i64> {
+    zone.moment_of(Date::new(year, 1, 1).ok()?.to_datetime(Time::midnight()))
 }
 
 /// The calendar day of `ts` in the zone, `YYYY-MM-DD`; `None` where its year has no four digits.
