@@ -84,6 +84,20 @@ pub(crate) fn run(figure: &str, rest: &[String]) {
             }
             begin.elapsed().as_nanos() as f64 / number(1) as f64
         }
+        // FILE COUNT: how long each append of a line takes: the middle, 99 of 100, the slowest.
+        "latencies" => {
+            let line = [vec![b'a'; VALUE_BYTES - 1], vec![b'\n']].concat();
+            let mut file = OpenOptions::new().append(true).open(&path).expect("append");
+            let mut times: Vec<u128> = (0..number(1))
+                .map(|_| {
+                    let begin = Instant::now();
+                    file.write_all(&line).expect("written");
+                    begin.elapsed().as_nanos()
+                })
+                .collect();
+            times.sort_unstable();
+            return println!("{} {} {}", times[times.len() / 2], times[times.len() * 99 / 100], times[times.len() - 1]);
+        }
         // FILE PIECE: from start to end; summed in a pass that is not timed.
         "sequential" => {
             let mut buffer = aligned(number(1) as usize);
@@ -131,17 +145,33 @@ pub(crate) fn run(figure: &str, rest: &[String]) {
     println!("{value} {} {} {}", work.count, work.bytes, work.sum);
 }
 
-/// Asks a client, pinned beside the daemon.
-pub(crate) fn ask(figure: &str, arguments: &[&dyn std::fmt::Display]) -> Side {
-    let program = std::env::current_exe().expect("this program");
-    let arguments = arguments.iter().map(|a| a.to_string());
-    let output =
-        Command::new("taskset").args(["-c", CPU]).arg(program).args(["client", figure]).args(arguments).output().expect("the client runs");
+/// This program as a client, on any CPU.
+pub(crate) fn client(figure: &str, arguments: &[&dyn std::fmt::Display]) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["client", figure]).args(arguments.iter().map(|a| a.to_string()));
+    command
+}
+
+fn numbers<T: std::str::FromStr>(command: &mut Command) -> Vec<T> {
+    let output = command.output().expect("the client runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout);
-    let numbers: Vec<&str> = said.split_whitespace().collect();
-    let whole = |i: usize| numbers[i].parse().expect("a number");
-    Side { value: numbers[0].parse().expect("a figure"), work: Work::new(whole(1), whole(2), whole(3)) }
+    said.split_whitespace().map(|word| word.parse().ok().expect("a number")).collect()
+}
+
+/// Asks a client, pinned beside the daemon.
+pub(crate) fn ask(figure: &str, arguments: &[&dyn std::fmt::Display]) -> Side {
+    let plain = client(figure, arguments);
+    let mut pinned = Command::new("taskset");
+    pinned.args(["-c", CPU]).arg(plain.get_program()).args(plain.get_args());
+    let said: Vec<String> = numbers(&mut pinned);
+    let whole = |i: usize| said[i].parse().expect("a number");
+    Side { value: said[0].parse().expect("a figure"), work: Work::new(whole(1), whole(2), whole(3)) }
+}
+
+/// Nanoseconds an append of a line takes on any CPU: the middle one, what 99 of 100 stay below, the slowest.
+pub(crate) fn latencies(append: &str, count: u64) -> [f64; 3] {
+    numbers(&mut client("latencies", &[&append, &count])).try_into().expect("three numbers")
 }
 
 /// A mount that is served by a child.
@@ -165,14 +195,18 @@ impl Mounted {
 
     /// Ours, of a source; `pinned` or wherever the system puts it.
     pub(crate) fn ours(source: &Path, point: &Path, options: &str, pinned: bool) -> Mounted {
-        fs::create_dir_all(point).expect("a mount point");
-        let program = env!("CARGO_BIN_EXE_offsetfs");
-        let mut command = Command::new(if pinned { "taskset" } else { program });
+        let mut runner = Command::new(if pinned { "taskset" } else { "env" });
         if pinned {
-            command.args(["-c", CPU, program]);
+            runner.args(["-c", CPU]);
         }
-        command.args(["mount", "-f", "--create"]).arg(source).arg(point).args(["-o", options]);
-        Mounted::start(command, point)
+        Mounted::ours_under(runner, source, point, options)
+    }
+
+    /// Ours, started by another program that takes a command behind its own arguments.
+    pub(crate) fn ours_under(mut runner: Command, source: &Path, point: &Path, options: &str) -> Mounted {
+        fs::create_dir_all(point).expect("a mount point");
+        runner.args([env!("CARGO_BIN_EXE_offsetfs"), "mount", "-f", "--create"]).arg(source).arg(point).args(["-o", options]);
+        Mounted::start(runner, point)
     }
 
     /// The null file system over real files in a folder.

@@ -2,13 +2,12 @@
 //!
 //! Sets: `1k` values of 1 KiB, 64 a batch; `100` values of 100 bytes, 600 a batch; `single` values of 1 KiB, one a batch.
 
+use crate::bare::{self, Bare, batches, i32_at, i64_at};
 use crate::places::{BASE_MS, LOG, Random, append, letters, local, number};
 use crate::table::{Bound, Side, Table, Work};
 use offsetfs::io::os::OsFileSystem;
 use offsetfs::io::{FileSystem, Open};
-use offsetfs::log::batch::{BatchHeader, Step};
 use offsetfs::log::config::LogConfig;
-use offsetfs::log::record::Records;
 use offsetfs::log::scan::{Scope, scan};
 use offsetfs::source::access::Wish;
 use offsetfs::source::local::Local;
@@ -23,30 +22,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-struct Set {
-    name: &'static str,
-    value_bytes: usize,
-    per_batch: usize,
+pub(crate) struct Set {
+    pub(crate) name: &'static str,
+    pub(crate) value_bytes: usize,
+    pub(crate) per_batch: usize,
 }
 
-const SETS: [Set; 3] = [
+pub(crate) const SETS: [Set; 3] = [
     Set { name: "1k", value_bytes: 1024, per_batch: 64 },
     Set { name: "100", value_bytes: 100, per_batch: 600 },
     Set { name: "single", value_bytes: 1024, per_batch: 1 },
 ];
 /// So many batches are given to the engine in one call.
-const BATCHES_A_CALL: usize = 64;
+pub(crate) const BATCHES_A_CALL: usize = 64;
 /// How much an append writes, in bytes of values.
 const APPENDED: usize = 128 << 20;
 
 impl Set {
-    fn config(&self) -> LogConfig {
+    pub(crate) fn config(&self) -> LogConfig {
         // As many records a batch as the set says: the header and the numbers of a record come on top of the values.
         let batch_size = if self.per_batch == 1 { 1 } else { (self.per_batch * (self.value_bytes + 10) + 61) as u64 };
         LogConfig { batch_size, ..LogConfig::default() }
     }
 
-    fn values(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn values(&self) -> Vec<Vec<u8>> {
         letters(self.per_batch.max(BATCHES_A_CALL), self.value_bytes)
     }
 }
@@ -65,13 +64,13 @@ pub(crate) fn run(table: &mut Table, folder: &Path) {
 }
 
 /// Stays on one CPU, as the other side does, which is this thread, too.
-fn pin() {
+pub(crate) fn pin() {
     let pid = std::process::id().to_string();
     let pinned = std::process::Command::new("taskset").args(["-cp", "1", &pid]).output();
     assert!(pinned.is_ok_and(|output| output.status.success()), "taskset pins this process to CPU 1");
 }
 
-fn fill(source: &Path, set: &Set, bytes: u64) {
+pub(crate) fn fill(source: &Path, set: &Set, bytes: u64) {
     let log = local(source, &set.config(), Wish::Writable);
     let values = set.values();
     let each = BATCHES_A_CALL * set.per_batch;
@@ -97,53 +96,81 @@ fn round(table: &mut Table, set: &Set, source: &Path, folder: &Path) {
     }
     let beside = |suffix| fs::read(source.join(LOG).with_extension(suffix)).expect("an index");
     let (index, times) = (beside("index"), beside("timeindex"));
-    let bare = Bare { log: &bytes, index: &index, times: &times };
-    let targets: Vec<i64> = {
-        let mut random = Random(0x2545_f491_4f6c_dd1d);
-        (0..20_000).map(|_| (random.next() % end as u64) as i64).collect()
+    let file = OsFileSystem.open_dir(source).and_then(|dir| dir.open(OsStr::new(LOG), Open::Read)).expect("the log");
+    let map = file.map(bytes.len() as u64).expect("a map");
+    let mapped = map.slice(0..bytes.len() as u64).expect("its bytes");
+    let bare = Bare { log: mapped, index: &index, times: &times };
+    let look_ups = LookUps::new(end, 20_000);
+    let first = look_ups.pass(&mut |n| to_value(&log, n));
+    let mut row = |what: &str, bound, ours: &mut dyn FnMut(i64) -> u64, other: &mut dyn FnMut(i64) -> u64| {
+        table.row(&figure(what), "ns", bound, look_ups.time(ours), look_ups.time(other), 0.0);
     };
-    let pass = |f: &mut dyn FnMut(i64) -> u64| {
-        let begin = Instant::now();
-        let sum = targets.iter().fold(0u64, |sum, n| sum.wrapping_add(black_box(f(*n))));
-        let value = begin.elapsed().as_nanos() as f64 / targets.len() as f64;
-        Side { value, work: Work::new(targets.len() as u64, 0, sum) }
-    };
-    // The second pass counts: the first one touches.
-    let time = |f: &mut dyn FnMut(i64) -> u64| {
-        pass(f);
-        pass(f)
-    };
-    let at = |n: i64| Offset::new(n).expect("an offset");
-    let value = |log: &Local, n: i64| match log.record(at(n), Patience::MayBlock) {
-        Ok(Found::Record(record)) => record.value().map_or(0, |v| v.len() as u64 + u64::from(v[0])),
-        other => panic!("{other:?}"),
-    };
-    let first = pass(&mut |n| value(&log, n));
-    let ours = time(&mut |n| match log.partition().batch_at(at(n), Patience::MayBlock) {
-        Ok(Ok((batch, _))) => batch.position,
-        other => panic!("{other:?}"),
-    });
-    table.row(&figure("offset -> batch"), "ns", Bound::AtMost(1.5), ours, time(&mut |n| bare.batch(n) as u64), 0.0);
-    let ours = time(&mut |n| value(&log, n));
-    let bare_value = |n| bare.value(n);
-    table.row(&figure("offset -> value"), "ns", Bound::AtMost(1.2), ours, time(&mut |n| bare_value(n)), 0.0);
-    table.row(&figure("offset -> value, batches not touched before"), "ns", Bound::Beside, first, time(&mut |n| bare_value(n)), 0.0);
-    let ours = time(&mut |n| {
-        let found = log.offset_at(TimestampMs::new(BASE_MS + n), Patience::MayBlock);
-        found.expect("readable").expect("there").get() as u64
-    });
-    table.row(&figure("time -> offset"), "ns", Bound::AtMost(1.2), ours, time(&mut |n| bare.offset_at(BASE_MS + n) as u64), 0.0);
+    row("offset -> batch", Bound::AtMost(1.5), &mut |n| to_batch(&log, n), &mut |n| bare.batch(n) as u64);
+    row("offset -> value", Bound::AtMost(1.2), &mut |n| to_value(&log, n), &mut |n| bare.value(n));
+    row("time -> offset", Bound::AtMost(1.2), &mut |n| to_offset(&log, n), &mut |n| bare.offset_at(BASE_MS + n) as u64);
+    let other = look_ups.time(&mut |n| bare.value(n));
+    table.row(&figure("offset -> value, batches not touched before"), "ns", Bound::Beside, first, other, 0.0);
 
     let ours = range(&log, false);
-    table.row(&figure("range of values, CRC verified"), "MB/s", Bound::AtLeast(0.7), ours, bare_range(&bytes), 0.0);
+    table.row(&figure("range of values, CRC verified"), "MB/s", Bound::AtLeast(0.7), ours, bare::range(&bytes), 0.0);
     let json = range(&log, true);
     table.row(&figure("JSON lines / 500 MB/s"), "MB/s", Bound::AtLeast(1.0), json, Side { value: 500.0, work: json.work }, 0.0);
-    let (ours, other) = (recovery(source, &index), crc_pass(source));
+    let (ours, other) = (recovery(source, &index), bare::crc_pass(source));
     table.row(&figure("recovery scan / CRC pass, fresh maps"), "MB/s", Bound::AtLeast(0.9), ours, other, 0.0);
 }
 
+/// The same look-ups for all sides, in no order.
+pub(crate) struct LookUps(Vec<i64>);
+
+impl LookUps {
+    pub(crate) fn new(end: i64, count: usize) -> LookUps {
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        LookUps((0..count).map(|_| (random.next() % end as u64) as i64).collect())
+    }
+
+    /// Nanoseconds for one of them.
+    fn pass(&self, look_up: &mut dyn FnMut(i64) -> u64) -> Side {
+        let begin = Instant::now();
+        let sum = self.0.iter().fold(0u64, |sum, n| sum.wrapping_add(black_box(look_up(*n))));
+        let value = begin.elapsed().as_nanos() as f64 / self.0.len() as f64;
+        Side { value, work: Work::new(self.0.len() as u64, 0, sum) }
+    }
+
+    /// The second pass counts: the first one touches.
+    pub(crate) fn time(&self, look_up: &mut dyn FnMut(i64) -> u64) -> Side {
+        self.pass(look_up);
+        self.pass(look_up)
+    }
+}
+
+fn at(n: i64) -> Offset {
+    Offset::new(n).expect("an offset")
+}
+
+/// The position of the batch that holds an offset.
+pub(crate) fn to_batch(log: &Local, n: i64) -> u64 {
+    match log.partition().batch_at(at(n), Patience::MayBlock) {
+        Ok(Ok((batch, _))) => batch.position,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Length and first byte of a value, added.
+pub(crate) fn to_value(log: &Local, n: i64) -> u64 {
+    match log.record(at(n), Patience::MayBlock) {
+        Ok(Found::Record(record)) => record.value().map_or(0, |v| v.len() as u64 + u64::from(v[0])),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first offset at or after the time of a record.
+pub(crate) fn to_offset(log: &Local, n: i64) -> u64 {
+    let found = log.offset_at(TimestampMs::new(BASE_MS + n), Patience::MayBlock);
+    found.expect("readable").expect("there").get() as u64
+}
+
 /// A pass over a new map of the log: its value is in MB/s.
-fn over_fresh_map(source: &Path, pass: impl Fn(&[u8]) -> u64) -> Side {
+pub(crate) fn over_fresh_map(source: &Path, pass: impl Fn(&[u8]) -> u64) -> Side {
     let file = OsFileSystem.open_dir(source).and_then(|dir| dir.open(OsStr::new(LOG), Open::Read)).expect("the log");
     let len = file.metadata().expect("its length").len;
     let run = || {
@@ -156,24 +183,12 @@ fn over_fresh_map(source: &Path, pass: impl Fn(&[u8]) -> u64) -> Side {
     run()
 }
 
-fn recovery(source: &Path, index: &[u8]) -> Side {
+pub(crate) fn recovery(source: &Path, index: &[u8]) -> Side {
     let scope = Scope { base: Offset::ZERO, limit: None, interval_bytes: 4096, disk_index: index };
     over_fresh_map(source, |log| scan(log, scope).batches)
 }
 
-fn crc_pass(source: &Path) -> Side {
-    over_fresh_map(source, |log| {
-        let (mut place, mut count) = (0, 0);
-        while let Ok(Step::Batch(header)) = BatchHeader::read(log, place) {
-            assert_eq!(crc32c::crc32c(&log[place + 21..place + header.size as usize]), header.crc);
-            place += header.size as usize;
-            count += 1;
-        }
-        count
-    })
-}
-
-fn calls(set: &Set) -> usize {
+pub(crate) fn calls(set: &Set) -> usize {
     APPENDED / (BATCHES_A_CALL * set.per_batch * set.value_bytes)
 }
 
@@ -185,7 +200,7 @@ fn appended(set: &Set, seconds: f64, file: &Path) -> Side {
 }
 
 /// Through the engine into a new log.
-fn ours_appends(set: &Set, folder: &Path) -> Side {
+pub(crate) fn ours_appends(set: &Set, folder: &Path) -> Side {
     let (new, values, each) = (folder.join("append-0"), set.values(), BATCHES_A_CALL * set.per_batch);
     let run = || {
         let _ = fs::remove_dir_all(&new);
@@ -235,117 +250,8 @@ fn plain_appends(set: &Set, folder: &Path, log: &[u8], batches_a_write: usize) -
     appended(set, seconds, &plain)
 }
 
-fn batches(log: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut place = 0;
-    std::iter::from_fn(move || match BatchHeader::read(log, place) {
-        Ok(Step::Batch(header)) => {
-            let batch = log.get(place..place + header.size as usize);
-            place += header.size as usize;
-            batch
-        }
-        _ => None,
-    })
-}
-
-/// What a look-up costs with no verification, no segments, no locks: the limit.
-struct Bare<'a> {
-    log: &'a [u8],
-    index: &'a [u8],
-    times: &'a [u8],
-}
-
-fn i32_at(bytes: &[u8], at: usize) -> i32 {
-    i32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-fn i64_at(bytes: &[u8], at: usize) -> i64 {
-    i64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
-/// The number of leading entries for which `holds`.
-fn lower(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (0, entries);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if holds(middle) { low = middle + 1 } else { high = middle }
-    }
-    low
-}
-
-impl Bare<'_> {
-    fn position(&self, target: i64) -> usize {
-        let after = lower(self.index.len() / 8, |i| i64::from(i32_at(self.index, i * 8)) <= target);
-        after.checked_sub(1).map_or(0, |i| i32_at(self.index, i * 8 + 4) as usize)
-    }
-
-    fn next(&self, at: usize) -> usize {
-        at + 12 + i32_at(self.log, at + 8) as usize
-    }
-
-    fn batch(&self, target: i64) -> usize {
-        let mut at = self.position(target);
-        while i64_at(self.log, at) + i64::from(i32_at(self.log, at + 23)) < target {
-            at = self.next(at);
-        }
-        at
-    }
-
-    fn value(&self, target: i64) -> u64 {
-        let at = self.batch(target);
-        let batch = &self.log[at..self.next(at)];
-        let delta = target - i64_at(batch, 0);
-        let mut place = 61;
-        loop {
-            let (length, body) = varint(batch, place);
-            let (_, after_time) = varint(batch, body + 1);
-            let (offset, after_offset) = varint(batch, after_time);
-            if offset == delta {
-                let (key, after_key) = varint(batch, after_offset);
-                let (value, start) = varint(batch, after_key + key.max(0) as usize);
-                let value = &batch[start..start + value as usize];
-                return value.len() as u64 + u64::from(value[0]);
-            }
-            place = body + length as usize;
-        }
-    }
-
-    /// The first offset at or after a time, in offset order.
-    fn offset_at(&self, target: i64) -> i64 {
-        let after = lower(self.times.len() / 12, |i| i64_at(self.times, i * 12) <= target);
-        let hint = after.checked_sub(1).map_or(0, |i| i64::from(i32_at(self.times, i * 12 + 8)));
-        let mut at = self.position(hint);
-        while i64_at(self.log, at + 35) < target {
-            at = self.next(at);
-        }
-        let batch = &self.log[at..self.next(at)];
-        let delta = target - i64_at(batch, 27);
-        let mut place = 61;
-        loop {
-            let (length, body) = varint(batch, place);
-            let (time, after_time) = varint(batch, body + 1);
-            if time >= delta {
-                return i64_at(batch, 0) + varint(batch, after_time).0;
-            }
-            place = body + length as usize;
-        }
-    }
-}
-
-fn varint(bytes: &[u8], mut at: usize) -> (i64, usize) {
-    let (mut number, mut shift) = (0u64, 0);
-    loop {
-        let byte = bytes[at];
-        at += 1;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return ((number >> 1) as i64 ^ -((number & 1) as i64), at);
-        }
-        shift += 7;
-    }
-}
-
 /// The whole range through the view; its value is in bytes of values.
-fn range(log: &Local, json: bool) -> Side {
+pub(crate) fn range(log: &Local, json: bool) -> Side {
     let values = log.partition().bounds().log_end.get() as u64;
     let value_len = match log.record(Offset::ZERO, Patience::MayBlock) {
         Ok(Found::Record(record)) => record.value().map_or(0, |v| v.len() as u64),
@@ -375,40 +281,4 @@ fn range(log: &Local, json: bool) -> Side {
     let sum = pass(true).2;
     let (seconds, bytes, _) = pass(false);
     Side { value: (values * value_len) as f64 / 1e6 / seconds, work: Work::new(values, bytes, u64::from(sum)) }
-}
-
-/// CRC of each batch, then its values and newlines into a buffer: the bare pass.
-fn bare_range(log: &[u8]) -> Side {
-    let mut out = vec![0u8; 128 << 10];
-    let mut pass = |sums: bool| {
-        let (mut values, mut bytes, mut sum, mut filled) = (0u64, 0u64, 0u32, 0);
-        let begin = Instant::now();
-        for batch in batches(log) {
-            let Ok(Step::Batch(header)) = BatchHeader::read(batch, 0) else { break };
-            assert_eq!(crc32c::crc32c(&batch[21..]), header.crc);
-            for record in Records::in_batch(&header, batch) {
-                let record = record.expect("a record");
-                let value = record.value.map(|r| &batch[r.start as usize..r.end as usize]).unwrap_or_default();
-                if filled + value.len() + 1 > out.len() {
-                    if sums {
-                        sum = crc32c::crc32c_append(sum, &out[..filled]);
-                    }
-                    filled = 0;
-                }
-                out[filled..filled + value.len()].copy_from_slice(value);
-                out[filled + value.len()] = b'\n';
-                filled += value.len() + 1;
-                (values, bytes) = (values + 1, bytes + value.len() as u64);
-            }
-        }
-        let seconds = begin.elapsed().as_secs_f64();
-        if sums {
-            sum = crc32c::crc32c_append(sum, &out[..filled]);
-        }
-        black_box(&out);
-        (seconds, values, bytes, sum)
-    };
-    let sum = pass(true).3;
-    let (seconds, values, bytes, _) = pass(false);
-    Side { value: bytes as f64 / 1e6 / seconds, work: Work::new(values, bytes + values, u64::from(sum)) }
 }

@@ -2,21 +2,23 @@
 //!
 //! ```text
 //! cargo bench --bench all                        every section but the peers
-//! cargo bench --bench all -- SECTION...          some: inside mount growth memory peers
+//! cargo bench --bench all -- SECTION...          some: inside mount together growth memory peers
 //! cargo bench --bench all -- --rounds 5          so many rounds (default 5)
 //! cargo bench --bench all -- --readme            puts the tables into README.md, between its two marks
 //! OFFSETFS_BENCH_MIB=256                         log of a set in process
 //! OFFSETFS_BENCH_RECORDS=10000000                records behind the mount
 //! OFFSETFS_BENCH_GROWTH=8                        the longest log of `growth` has ten to this power records
 //! ```
-//! It wants root, `/dev/fuse`, `taskset`, a quiet machine of two CPUs and 10 GiB of disk. Client and daemon share one CPU: placement alone changes
+//! It wants root, `/dev/fuse`, `taskset`, `strace`, a quiet machine of two CPUs and 10 GiB of disk. Client and daemon share one CPU: placement alone changes
 //! the latency of FUSE up to seven times. Both sides of a ratio are measured in the same round and follow a warm pass; the median of the rounds'
 //! ratios is shown with both ends. A ratio is shown only if both sides did the same work: each tells what it did, in counts, bytes and a sum.
 //! Beside the text it writes `target/bench/table.json`, `table.md` and `table.svg`.
 //!
 //! Through the mount a row holds if its time is at most 1.15 times (the null file system's for the same requests + that of the same work in
-//! process). `null` is that file system, `client` what pins itself beside it, `growth` and `memory` what has no other side.
+//! process). `null` is that file system, `client` what pins itself beside it, `bare` the limit in process; `growth` and `memory` have no other side. `peers` fetches Kafka
+//! with Maven and builds two crates (Java 17, the network the first time).
 
+mod bare;
 mod client;
 mod growth;
 mod inside;
@@ -26,6 +28,7 @@ mod null;
 mod peers;
 mod places;
 mod table;
+mod together;
 
 use std::path::Path;
 use table::Table;
@@ -40,7 +43,7 @@ fn main() {
     }
     let rounds = arguments.iter().position(|a| a == "--rounds").and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(5);
     let wanted: Vec<&str> =
-        arguments.iter().map(String::as_str).filter(|a| ["inside", "mount", "growth", "memory", "peers"].contains(a)).collect();
+        arguments.iter().map(String::as_str).filter(|a| ["inside", "mount", "together", "growth", "memory", "peers"].contains(a)).collect();
     let wants = |section: &str| if wanted.is_empty() { section != "peers" } else { wanted.contains(&section) };
     let folder = places::Scratch::new();
     let mut table = Table::new(rounds);
@@ -54,6 +57,7 @@ fn main() {
     };
     section("inside", inside::run);
     section("mount", mount::run);
+    section("together", together::run);
     section("growth", growth::run);
     section("memory", memory::run);
     section("peers", peers::run);

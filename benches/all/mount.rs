@@ -86,6 +86,9 @@ fn round(table: &mut Table, p: &Places<'_>, reads: &View, seed: u64) {
         let beside = time_reads(&view(p.segment, Wish::ReadOnly), p.range);
         table.row("decoded/*.txt", "ns/B", MOUNT, mine, theirs, beside);
         drop(ours);
+        let _ours = Mounted::ours(p.segment, &ours_at, "tz=UTC,ro,passthrough=off", true);
+        let (mine, theirs) = (sequential(&raw), sequential(&null_at.join("segment")));
+        table.row("segments/*.log without passthrough", "ns/B", Bound::AtMost(1.0 / 0.9), mine, theirs, 0.0);
     }
     let _ = fs::remove_dir_all(&fresh);
     let _ours = Mounted::ours(&fresh, &ours_at, "tz=UTC", true);
