@@ -12,6 +12,7 @@ mod options;
 mod pretty;
 mod recover;
 mod retain;
+mod sizes;
 mod tail;
 mod targets;
 mod tree;
@@ -138,6 +139,13 @@ enum Command {
         source: SourceArgs,
         /// A path below the root of the tree.
         path: Option<OsString>,
+        /// Read the whole log and tell the sizes of records and batches, and what index.interval.bytes costs and gains on it. The source may be a
+        /// data directory.
+        #[arg(long, conflicts_with = "path")]
+        sizes: bool,
+        /// The sizes as a JSON object a line for each partition.
+        #[arg(long, requires = "sizes")]
+        json: bool,
     },
     /// Append standard input: each line becomes a record.
     Append {
@@ -240,7 +248,8 @@ fn run(command: Command) -> Outcome {
         Command::Ls { source, path, long } => tree::ls(&source, &path, long),
         Command::Cat { source, paths, pretty } => tree::cat(&source, &paths, pretty),
         Command::Tail(args) => tail::run(&args),
-        Command::Stat { source, path } => tree::stat(&source, path.as_deref()),
+        Command::Stat { source, sizes: true, json, .. } => sizes::run(&source, json),
+        Command::Stat { source, path, .. } => tree::stat(&source, path.as_deref()),
         Command::Check(args) => check::run(&args),
         Command::Dump(args) => dump::command(&args),
         Command::Recover(args) => recover::run(&args),

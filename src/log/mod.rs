@@ -38,6 +38,7 @@ pub mod scan;
 pub mod seek;
 pub mod segment;
 pub mod settings;
+pub mod sizes;
 pub mod times;
 pub mod transactions;
 pub mod verified;
