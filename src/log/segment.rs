@@ -312,6 +312,8 @@ impl OpenSegments {
 
     fn opened(&self, segment: &Arc<Segment>) {
         let mut ring = self.ring.lock();
+        // Those that retention and compaction took do not fill the ring.
+        ring.retain(|s| s.strong_count() > 0);
         if !ring.iter().any(|s| std::ptr::eq(s.as_ptr(), Arc::as_ptr(segment))) {
             ring.push_back(Arc::downgrade(segment));
         }
