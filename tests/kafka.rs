@@ -8,6 +8,8 @@
 mod broker;
 #[path = "kafka/build.rs"]
 mod build;
+#[path = "kafka/cleaning.rs"]
+mod cleaning;
 #[path = "kafka/differences.rs"]
 mod differences;
 #[path = "kafka/differential.rs"]
@@ -22,6 +24,8 @@ mod fidelity;
 mod folder;
 #[path = "kafka/judge.rs"]
 mod judge;
+#[path = "kafka/keyed.rs"]
+mod keyed;
 #[path = "common/on_request.rs"]
 mod on_request;
 #[path = "kafka/ours.rs"]
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
             ("kafka_accepts_what_offsetfs_appends", kafka_accepts_what_offsetfs_appends),
             ("each_listed_difference_is_there", differences::each_listed_difference_is_there),
             ("we_read_what_kafka_reads", differential::we_read_what_kafka_reads),
+            ("we_clean_as_kafka_does", cleaning::we_clean_as_kafka_does),
             ("a_broker_serves_what_we_wrote", broker::a_broker_serves_what_we_wrote),
             ("what_we_append_is_kafkas_to_the_byte", fidelity::what_we_append_is_kafkas_to_the_byte),
             ("dump_shows_what_kafkas_own_tool_shows", dump::dump_shows_what_kafkas_own_tool_shows),

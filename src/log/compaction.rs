@@ -20,6 +20,7 @@ use crate::log::batch::{BatchHeader, Step};
 use crate::log::check::files;
 use crate::log::check::transactions::{ENTRY_LEN, Entry};
 use crate::log::checkpoint;
+use crate::log::listing;
 use crate::log::names;
 use crate::log::partition::{Layout, Partition};
 use crate::log::record::{Records, decode};
@@ -217,13 +218,15 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     let dir = partition.directory().clone();
     let all = bytes_of(&layout, 0..layout.segments.len());
     let mut meter = Meter { progress, done: 0, told: 0, total: 3 * all };
-    let mut history = History::default();
+    let mut history = History::new(&*dir, &listing::list(&*dir)?.snapshots, partition.bounds());
     for segment in &layout.segments {
         history.add(Source::open(&*dir, segment)?.batches())?;
         meter.add(segment.end())?;
     }
     let log_end = partition.bounds().log_end;
-    let stable = history.first_open().unwrap_or(log_end).min(log_end);
+    // A snapshot of producers may know of an open transaction whose records retention took, and which still may come to an end.
+    let known = partition.last_stable_offset(Patience::MayBlock)?;
+    let stable = history.first_open().unwrap_or(log_end).min(known);
     let plan = plan_up_to(partition, &layout, stable, now)?;
     let mut outcome = Outcome { plan, compacted_to: None, segments: (0, 0), bytes: (0, 0), kept: 0, gone: Gone::default() };
     if !outcome.plan.due {

@@ -10,7 +10,7 @@ use crate::log::batch::BatchHeader;
 use crate::log::handle::Body;
 use crate::log::names;
 use crate::log::record::{ControlType, control_type};
-use crate::types::Offset;
+use crate::types::{Offset, TimestampMs};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 
@@ -98,11 +98,33 @@ impl Transactions {
     }
 }
 
+/// A producer as a snapshot has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SnapshotEntry {
+    pub(crate) producer_id: i64,
+    pub(crate) epoch: i16,
+    /// The last offset of its last batch of data in this epoch.
+    pub(crate) last_data: Option<Offset>,
+    /// The largest time of its last batch when that was written.
+    pub(crate) timestamp: TimestampMs,
+    /// The first offset of its open transaction.
+    pub(crate) open_since: Option<Offset>,
+}
+
 /// The open transactions of a producer snapshot (format reference 7).
 ///
 /// # Errors
 /// What the system says; a version, a length or a CRC that is not right.
 pub fn read_snapshot(dir: &dyn Directory, offset: Offset) -> Result<Vec<OpenTransaction>> {
+    let open = |entry: SnapshotEntry| Some(OpenTransaction { producer_id: entry.producer_id, first: entry.open_since? });
+    Ok(read_producers(dir, offset)?.into_iter().filter_map(open).collect())
+}
+
+/// All producers of a snapshot.
+///
+/// # Errors
+/// As [`read_snapshot`].
+pub(crate) fn read_producers(dir: &dyn Directory, offset: Offset) -> Result<Vec<SnapshotEntry>> {
     let name = names::of(offset, names::SNAPSHOT);
     let file = dir.open(OsStr::new(&name), Open::Read).map_err(|e| Error::io("open", &name, e))?;
     let len = file.metadata().map_err(|e| Error::io("read", &name, e))?.len.min(SNAPSHOT_LEN_MOST);
@@ -110,7 +132,7 @@ pub fn read_snapshot(dir: &dyn Directory, offset: Offset) -> Result<Vec<OpenTran
     parse_snapshot(&bytes).map_err(|fault| Error::corrupt(name, fault))
 }
 
-fn parse_snapshot(bytes: &[u8]) -> Result<Vec<OpenTransaction>, Fault> {
+fn parse_snapshot(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, Fault> {
     let field = |at: usize, len: usize| bytes.get(at..at + len);
     let i64_at = |at: usize| field(at, 8).and_then(|b| b.try_into().ok()).map_or(-1, i64::from_be_bytes);
     let version = field(0, 2).map(|b| [b[0], b[1]]);
@@ -127,12 +149,14 @@ fn parse_snapshot(bytes: &[u8]) -> Result<Vec<OpenTransaction>, Fault> {
     if usize::try_from(count).ok().and_then(|n| n.checked_mul(SNAPSHOT_ENTRY_LEN)) != Some(entries.len()) {
         return Err(Fault::new(6, format!("a count for {} bytes of entries", entries.len()), count.to_string()));
     }
-    Ok((0..entries.len() / SNAPSHOT_ENTRY_LEN)
-        .filter_map(|i| {
-            let at = SNAPSHOT_HEADER_LEN + i * SNAPSHOT_ENTRY_LEN;
-            Offset::new(i64_at(at + 38)).map(|first| OpenTransaction { producer_id: i64_at(at), first })
-        })
-        .collect())
+    let entry = |at: usize| SnapshotEntry {
+        producer_id: i64_at(at),
+        epoch: field(at + 8, 2).and_then(|b| b.try_into().ok()).map_or(-1, i16::from_be_bytes),
+        last_data: Offset::new(i64_at(at + 14)),
+        timestamp: TimestampMs::new(i64_at(at + 26)),
+        open_since: Offset::new(i64_at(at + 38)),
+    };
+    Ok((0..entries.len() / SNAPSHOT_ENTRY_LEN).map(|i| entry(SNAPSHOT_HEADER_LEN + i * SNAPSHOT_ENTRY_LEN)).collect())
 }
 
 #[cfg(test)]

@@ -7,8 +7,13 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ScheduledFuture;
+import java.util.function.Supplier;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.Record;
@@ -16,11 +21,17 @@ import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.KafkaScheduler;
+import org.apache.kafka.storage.internals.log.Cleaner;
+import org.apache.kafka.storage.internals.log.LogCleanerManager;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogToClean;
 import org.apache.kafka.storage.internals.log.OffsetResultHolder;
+import org.apache.kafka.storage.internals.log.PreCleanStats;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
@@ -30,21 +41,60 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * {@code fail} says what Kafka threw.
  *
  * <pre>
- * open DIR SETTINGS clean|unclean LOG_START   opens a partition directory; SETTINGS is name=value,name=value
+ * open DIR SETTINGS clean|unclean LOG_START   opens a partition directory; SETTINGS is name=value,name=value with ; for a comma in a value
  * append HEX...                               each a batch, appended as a follower does: its offsets and bytes stay as they are
  * roll                                        begins a new segment
  * read TIMES OFFSETS                          everything in it, and the answers for times and offsets (numbers with commas; - for none)
+ * clock NOW EXPIRATION                        sets the time and how long producers are known without a batch, both in ms; else the system's, and for ever
+ * clean BYTES                                 lets the cleaner look for work once, with a map of keys of so many bytes, and says what it did
+ * retain                                      lets retention look once, and says from which offset on the log is there
  * close                                       as a clean stop does
  * </pre>
  */
 public class Judge {
-    /** It is never started: files are flushed by closing, and what Kafka deletes stays under its new name. */
-    private static final KafkaScheduler SCHEDULER = new KafkaScheduler(1, true);
+    /**
+     * It is never started: files are flushed by closing, and what Kafka deletes stays under its new name. Only what becomes of leader epochs is written
+     * at once.
+     */
+    private static final KafkaScheduler SCHEDULER = new KafkaScheduler(1, true) {
+        @Override
+        public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
+            if (name.startsWith("leader-epoch-cache-flush")) task.run();
+            return super.schedule(name, task, delayMs, periodMs);
+        }
+    };
     private static final ProducerStateManagerConfig PRODUCERS = new ProducerStateManagerConfig(Integer.MAX_VALUE, false);
+    private static final LogDirFailureChannel FAILURES = new LogDirFailureChannel(1);
+    private static final Clock CLOCK = new Clock();
     private static final HexFormat HEX = HexFormat.of();
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
     private static UnifiedLog log;
+
+    /** The system's time until it is set. */
+    private static final class Clock implements Time {
+        private Long now;
+
+        @Override
+        public long milliseconds() {
+            return now == null ? System.currentTimeMillis() : now;
+        }
+
+        @Override
+        public long nanoseconds() {
+            return System.nanoTime();
+        }
+
+        @Override
+        public void sleep(long ms) {
+            throw new UnsupportedOperationException("nothing here is slowed down");
+        }
+
+        @Override
+        public void waitObject(Object object, Supplier<Boolean> condition, long deadline) {
+            throw new UnsupportedOperationException("nothing here waits");
+        }
+    }
 
     public static void main(String[] arguments) throws IOException {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -56,6 +106,12 @@ public class Judge {
                     case "append" -> append(words);
                     case "roll" -> log.roll();
                     case "read" -> read(numbers(words[1]), numbers(words[2]));
+                    case "clock" -> {
+                        CLOCK.now = Long.parseLong(words[1]);
+                        PRODUCERS.setProducerIdExpirationMs(Integer.parseInt(words[2]));
+                    }
+                    case "clean" -> clean(Integer.parseInt(words[1]));
+                    case "retain" -> retain();
                     case "close" -> close();
                     default -> throw new IllegalArgumentException(line);
                 }
@@ -79,9 +135,9 @@ public class Judge {
 
     private static void open(File dir, String settings, boolean clean, long logStart) throws IOException {
         Map<String, String> config = new HashMap<>();
-        for (String setting : settings.split(",")) config.put(setting.split("=")[0], setting.split("=")[1]);
-        log = UnifiedLog.create(dir, new LogConfig(config), logStart, 0L, SCHEDULER, new BrokerTopicStats(), Time.SYSTEM, Integer.MAX_VALUE,
-            PRODUCERS, Integer.MAX_VALUE, new LogDirFailureChannel(1), clean, Optional.empty());
+        for (String setting : settings.split(",")) config.put(setting.split("=", 2)[0], setting.split("=", 2)[1].replace(';', ','));
+        log = UnifiedLog.create(dir, new LogConfig(config), logStart, 0L, SCHEDULER, new BrokerTopicStats(), CLOCK, Integer.MAX_VALUE,
+            PRODUCERS, Integer.MAX_VALUE, FAILURES, clean, Optional.empty());
     }
 
     private static void append(String[] words) {
@@ -89,6 +145,38 @@ public class Judge {
             MemoryRecords batch = MemoryRecords.readableRecords(ByteBuffer.wrap(HEX.parseHex(words[i])));
             log.appendAsFollower(batch, batch.batches().iterator().next().partitionLeaderEpoch());
         }
+    }
+
+    /** One loop of the cleaner's thread, and nothing of its threads. */
+    private static void clean(int bytes) throws Exception {
+        log.updateHighWatermark(log.logEndOffset());
+        log.removeExpiredProducers(CLOCK.milliseconds());
+        File data = log.parentDirFile();
+        TopicPartition partition = log.topicPartition();
+        LogCleanerManager manager = new LogCleanerManager(List.of(data), new ConcurrentHashMap<>(Map.of(partition, log)), FAILURES);
+        try {
+            Optional<LogToClean> found = manager.grabFilthiestCompactedLog(CLOCK, new PreCleanStats());
+            if (found.isEmpty()) return;
+            LogToClean what = found.get();
+            say("cleaning", what.firstDirtyOffset(), what.firstUncleanableOffset(), what.cleanBytes(), what.cleanableBytes());
+            Throttler throttler = new Throttler(Double.MAX_VALUE, 300, "cleaner", "bytes", CLOCK);
+            Cleaner cleaner = new Cleaner(0, new SkimpyOffsetMap(bytes), 1 << 18, 1 << 20, 0.9, throttler, CLOCK, ignored -> { });
+            long end = what.firstDirtyOffset();
+            try {
+                end = cleaner.doClean(what, CLOCK.milliseconds()).getKey();
+            } finally {
+                manager.doneCleaning(partition, data, end);
+            }
+            say("cleaned", end);
+        } finally {
+            manager.removeMetrics();
+        }
+    }
+
+    private static void retain() throws IOException {
+        log.updateHighWatermark(log.logEndOffset());
+        log.deleteOldSegments();
+        say("start", log.logStartOffset());
     }
 
     private static void close() {

@@ -1,15 +1,25 @@
 //! A real broker serves what offsetfs wrote, by the recipe of the README, and goes on with it; and the other way round.
 
 use crate::folder::files;
+use offsetfs::io::FileSystem;
+use offsetfs::io::os::OsFileSystem;
+use offsetfs::log::config::{CleanupPolicy, LogConfig};
+use offsetfs::source::access::Wish;
+use offsetfs::source::local::{Local, Options};
+use offsetfs::source::{Keys, Latest, Maintenance, NewRecord, Source};
+use offsetfs::types::{Patience, TimestampMs};
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const TOPIC: &str = "served";
+/// The topic whose log we compacted.
+const COMPACTED: &str = "compacted";
 const BEGINNING_MS: i64 = 1_700_000_000_000;
 /// A broker that does not answer or does not stop within this time never will.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -83,11 +93,11 @@ impl Cluster {
     }
 
     /// Everything in the partition, through Kafka's consumer, a line each.
-    fn consume(&self, from: usize, count: usize) -> Vec<String> {
+    fn consume(&self, topic: &str, from: usize, count: usize) -> Vec<String> {
         let (from, count) = (from.to_string(), count.to_string());
         let shown = ["print.timestamp", "print.offset", "print.headers", "print.key"].map(|name| format!("{name}=true"));
         let mut arguments =
-            vec!["--topic", TOPIC, "--partition", "0", "--offset", &from, "--max-messages", &count, "--timeout-ms", "60000"];
+            vec!["--topic", topic, "--partition", "0", "--offset", &from, "--max-messages", &count, "--timeout-ms", "60000"];
         for property in &shown {
             arguments.extend(["--formatter-property", property]);
         }
@@ -104,15 +114,31 @@ impl Cluster {
         self.folder.path().join("data")
     }
 
-    fn partition(&self) -> PathBuf {
-        self.data().join(format!("{TOPIC}-0"))
+    fn partition(&self, topic: &str) -> PathBuf {
+        self.data().join(format!("{topic}-0"))
     }
 
-    /// Takes the topic out of a checkpoint.
+    /// Puts files into the place of what the broker made of a topic.
+    fn put(&self, topic: &str, files: &[(String, Vec<u8>)]) {
+        let partition = self.partition(topic);
+        for entry in fs::read_dir(&partition).expect("the topic's directory") {
+            let entry = entry.expect("an entry");
+            if entry.file_name() != "partition.metadata" {
+                fs::remove_file(entry.path()).expect("the file can be removed");
+            }
+        }
+        files.iter().for_each(|(name, bytes)| fs::write(partition.join(name), bytes).expect("the file can be written"));
+    }
+
+    /// Takes the topics out of a checkpoint.
     fn forget_in(&self, checkpoint: &str) {
         let path = self.data().join(checkpoint);
         let before = fs::read_to_string(&path).expect("a clean stop writes checkpoints");
-        let entries: Vec<&str> = before.lines().skip(2).filter(|line| !line.starts_with(&format!("{TOPIC} 0 "))).collect();
+        let entries: Vec<&str> = before
+            .lines()
+            .skip(2)
+            .filter(|line| ![TOPIC, COMPACTED].iter().any(|topic| line.starts_with(&format!("{topic} 0 "))))
+            .collect();
         let after: String = ["0".to_owned(), entries.len().to_string()]
             .into_iter()
             .chain(entries.iter().map(|s| (*s).to_owned()))
@@ -181,6 +207,45 @@ fn append(partition: &Path, codec: &str, extra: &str, lines: &str) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
+/// So many records of [`KEYS_COUNT`] keys, from which on an index of keys is kept beside a log.
+const KEYED: usize = 102_000;
+const KEYS_COUNT: usize = 600;
+/// The index.
+const KEYS: &str = "by-key.offsetfs";
+
+/// A log of keys that was compacted, with the index of its keys beside it: every third key ends deleted.
+fn compacted_log(path: &Path) {
+    let filesystem: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+    let cleanup_policy = CleanupPolicy { delete: false, compact: true };
+    let config = LogConfig { cleanup_policy, segment_bytes: 1_000_000, ..LogConfig::default() };
+    let log = Local::open(&filesystem, path, Options { wish: Wish::Writable, create: true, config }).expect("a new log");
+    let records: Vec<(String, Option<String>)> = (0..KEYED)
+        .map(|n| (format!("key {}", n % KEYS_COUNT), (n + KEYS_COUNT < KEYED || n % 3 != 0).then(|| format!("value {n}"))))
+        .collect();
+    let mut new = records.iter().enumerate().map(|(n, (key, value))| NewRecord {
+        timestamp: TimestampMs::new(BEGINNING_MS + n as i64),
+        key: Some(key.as_bytes()),
+        value: value.as_ref().map(String::as_bytes),
+        headers: &[],
+    });
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    log.append(&mut new, false, Box::new(move |result| sender.send(result).expect("somebody waits"))).expect("small records");
+    receiver.recv().expect("an answer").expect("an append");
+    log.roll().expect("a roll");
+    let done = log.compact(&mut |_, _| {}).expect("a compaction");
+    assert_eq!((done.kept, done.gone.outdated), (KEYS_COUNT as u64, (KEYED - KEYS_COUNT) as u64));
+    assert!(matches!(log.latest(b"key 0", Patience::MayBlock), Ok(Latest::Deleted(_))));
+    log.close().expect("a clean close");
+    assert!(path.join(KEYS).exists(), "the index is kept");
+}
+
+/// A line of JSON as Kafka's console consumer prints the record.
+fn shown_by_the_consumer(line: &str) -> String {
+    let record: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+    let text = |name: &str| record[name].as_str().unwrap_or("null").to_owned();
+    format!("CreateTime:{}\tOffset:{}\tNO_HEADERS\t{}\t{}", record["ts"], record["offset"], text("key"), text("payload"))
+}
+
 /// Kafka's consumer gets every record that offsetfs wrote, offsetfs every record that Kafka's producer added, and again.
 pub(crate) fn a_broker_serves_what_we_wrote() {
     const EACH: usize = 500;
@@ -193,33 +258,44 @@ pub(crate) fn a_broker_serves_what_we_wrote() {
         expected.extend(shown);
     }
     assert!(files(&ours, &[".log"]).len() > 5, "several segments");
+    let keyed = tempfile::tempdir().expect("a temporary folder");
+    let keyed = keyed.path().join(format!("{COMPACTED}-0"));
+    compacted_log(&keyed);
 
     let mut cluster = Cluster::new();
     cluster.start();
     cluster.tool("TopicCommand", &["--create", "--topic", TOPIC, "--partitions", "1", "--replication-factor", "1"], "");
+    let compact = ["--config", "cleanup.policy=compact"];
+    cluster.tool(
+        "TopicCommand",
+        &[&["--create", "--topic", COMPACTED, "--partitions", "1", "--replication-factor", "1"], &compact[..]].concat(),
+        "",
+    );
     cluster.stop();
-    let partition = cluster.partition();
-    for entry in fs::read_dir(&partition).expect("the topic's directory") {
-        let entry = entry.expect("an entry");
-        if entry.file_name() != "partition.metadata" {
-            fs::remove_file(entry.path()).expect("the file can be removed");
-        }
-    }
-    for (name, bytes) in files(&ours, &[".log", ".index", ".timeindex", "leader-epoch-checkpoint"]) {
-        fs::write(partition.join(name), bytes).expect("the file can be written");
-    }
+    let partition = cluster.partition(TOPIC);
+    cluster.put(TOPIC, &files(&ours, &[".log", ".index", ".timeindex", "leader-epoch-checkpoint"]));
+    cluster.put(COMPACTED, &files(&keyed, &[".log", ".index", ".timeindex", "leader-epoch-checkpoint", KEYS]));
     cluster.forget_in("recovery-point-offset-checkpoint");
     cluster.forget_in("replication-offset-checkpoint");
 
     cluster.start();
     assert_eq!(cluster.offset_at("latest"), expected.len().to_string());
-    assert!(cluster.consume(0, expected.len()) == expected, "the consumer's records are not those that were appended");
-    assert_eq!(cluster.consume(1234, 1), expected[1234..1235], "a look-up by offset");
+    assert!(cluster.consume(TOPIC, 0, expected.len()) == expected, "the consumer's records are not those that were appended");
+    assert_eq!(cluster.consume(TOPIC, 1234, 1), expected[1234..1235], "a look-up by offset");
+    let kept = text(&offsetfs(&["cat"], &keyed, &["by-offset/earliest..latest.jsonl"], "").stdout);
+    let kept: Vec<String> = kept.lines().map(shown_by_the_consumer).collect();
+    assert!(kept.len() == KEYS_COUNT, "{} records were kept", kept.len());
+    assert!(cluster.consume(COMPACTED, 0, kept.len()) == kept, "the consumer's records are not those that compaction left");
     let time = BEGINNING_MS + 777 * 1000;
     assert_eq!(cluster.offset_at(&time.to_string()), "777", "a look-up by time");
     let produced: Vec<String> = (0..EACH).map(|n| format!("produced {n}")).collect();
     cluster.tool("ConsoleProducer", &["--topic", TOPIC], &(produced.join("\n") + "\n"));
     cluster.stop();
+
+    let index = |folder: &Path| fs::read(folder.join(KEYS)).expect("the index of keys");
+    assert!(index(&cluster.partition(COMPACTED)) == index(&keyed), "the broker leaves our index alone");
+    let found = offsetfs(&["cat", "-o", "by-key=ro"], &cluster.partition(COMPACTED), &["by-key/key 7"], "");
+    assert_eq!(text(&found.stdout), format!("value {}", KEYED - KEYS_COUNT + 7), "{}", text(&found.stderr));
 
     let range = format!("by-offset/{}..latest", expected.len());
     let read = offsetfs(&["cat"], &partition, &[&range], "");
@@ -234,7 +310,7 @@ pub(crate) fn a_broker_serves_what_we_wrote() {
 
     cluster.start();
     assert_eq!(cluster.offset_at("latest"), (more + EACH).to_string());
-    let consumed = cluster.consume(0, more + EACH);
+    let consumed = cluster.consume(TOPIC, 0, more + EACH);
     assert!(consumed[..expected.len()] == expected[..] && consumed[more..] == shown[..], "what was appended is not what is consumed");
     let values: Vec<&str> = consumed[expected.len()..more].iter().filter_map(|line| line.split('\t').next_back()).collect();
     assert_eq!(values, produced);

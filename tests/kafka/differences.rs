@@ -1,9 +1,11 @@
 //! The differences between Kafka and us that are meant, each with a directory that shows it. `DIFFERENCES.md` argues them.
 
 use crate::build::build;
+use crate::cleaning::{self, BELOW, FIRST_EPOCH, OVERTAKEN};
 use crate::differential::compare;
 use crate::encode::Codec;
 use crate::judge::Judge;
+use crate::keyed::{self, Item, Rec, Round, Settings, Who};
 use crate::plans::{BatchPlan, Leftover, Plan, Producer, RecordPlan, Spoil, Stamp, Tail};
 
 /// Good batches behind a bad one.
@@ -110,6 +112,42 @@ fn examples() -> Vec<(&'static str, Plan)> {
     ]
 }
 
+/// The least log for each difference of cleaning.
+fn logs() -> Vec<(&'static str, keyed::Plan)> {
+    let settings = Settings {
+        deletes: false,
+        compacts: true,
+        interval: 0,
+        segment_bytes: 1_000_000,
+        ratio: 0.0,
+        delete_retention_ms: 0,
+        min_lag_ms: 0,
+        max_lag_ms: None,
+        retention_ms: None,
+        retention_bytes: None,
+        slots: 1000,
+        producer_expiration_ms: 2_000_000_000,
+    };
+    let rec = |key| Rec { gap: 0, time: Some(0), key: Some(key), value: Some(3), header: false };
+    let data = |who| Item::Data { codec: Codec::None, gap: 0, tail_gap: 0, append_time: false, who, records: vec![rec(1)] };
+    let (plain, transaction) = (|| data(Who::Nobody), data(Who::Transaction(0)));
+    let abort = Item::Marker { producer: 0, commit: false, bumps: false };
+    let old = Item::Old { magic: 0, codec: Codec::None, gap: 0, append_time: false, records: vec![rec(1)] };
+    let round = |log_start| Round { rolls: false, items: vec![plain(), plain()], rolls_behind: true, log_start, wait_ms: 0 };
+    let log = |settings: &Settings, first: Vec<Vec<Item>>, rounds: Vec<Round>| keyed::Plan {
+        settings: settings.clone(),
+        first,
+        wait_ms: 0,
+        rounds,
+    };
+    let deleting = Settings { deletes: true, retention_ms: Some(0), ..settings.clone() };
+    vec![
+        (BELOW, log(&settings, vec![vec![transaction, abort, plain(), plain()]], vec![round(Some(100))])),
+        (FIRST_EPOCH, log(&settings, vec![vec![old], vec![]], vec![])),
+        (OVERTAKEN, log(&deleting, vec![vec![plain()], vec![plain()]], vec![Round { rolls_behind: false, ..round(None) }])),
+    ]
+}
+
 /// Each difference of the list is there as long as Kafka is as it is, and none is listed that has no example.
 pub(crate) fn each_listed_difference_is_there() {
     let listed = include_str!("DIFFERENCES.md");
@@ -124,5 +162,11 @@ pub(crate) fn each_listed_difference_is_there() {
             Err(said) => panic!("{difference}: {said}; hit: {:?}", build(plan).hits()),
         }
     }
-    assert_eq!(listed.matches("\n| ").count(), examples.len(), "a listed difference has no example");
+    let logs = logs();
+    for (difference, plan) in &logs {
+        assert!(listed.contains(&format!("| {difference} |")), "{difference} is not listed");
+        let met = cleaning::compare(&mut judge, plan).unwrap_or_else(|said| panic!("{difference}: {said}"));
+        assert!(met.contains(difference), "{difference}: Kafka and we agree, or differ in {met:?}");
+    }
+    assert_eq!(listed.matches("\n| ").count(), examples.len() + logs.len(), "a listed difference has no example");
 }

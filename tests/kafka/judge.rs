@@ -76,6 +76,21 @@ impl Reading {
     }
 }
 
+/// What the cleaner did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cleaned {
+    /// The first dirty and the first uncleanable offset, the clean and the cleanable bytes.
+    pub(crate) plan: [i64; 4],
+    /// The offset up to which the log is clean now.
+    pub(crate) end: i64,
+}
+
+/// The numbers behind the word that a line begins with.
+fn numbers<const N: usize>(line: &str) -> [i64; N] {
+    let numbers: Vec<i64> = line.split('\t').skip(1).map_while(|word| word.parse().ok()).collect();
+    numbers.try_into().unwrap_or_else(|_| panic!("not an answer: {line}"))
+}
+
 /// The JVM.
 #[derive(Debug)]
 pub(crate) struct Judge {
@@ -128,6 +143,23 @@ impl Judge {
     /// Closes the log as a clean stop does.
     pub(crate) fn close(&mut self) -> Result<(), String> {
         self.ask("close").map(|_| ())
+    }
+
+    /// Sets the time, and how long producers are known without a batch, for all that comes.
+    pub(crate) fn set_clock(&mut self, now_ms: i64, producer_expiration_ms: i32) -> Result<(), String> {
+        self.ask(&format!("clock\t{now_ms}\t{producer_expiration_ms}")).map(|_| ())
+    }
+
+    /// Lets the cleaner look for work once, with a map of keys of so many bytes.
+    pub(crate) fn clean(&mut self, map_bytes: u32) -> Result<Option<Cleaned>, String> {
+        let lines = self.ask(&format!("clean\t{map_bytes}"))?;
+        let [cleaning, cleaned] = &lines[..] else { return Ok(None) };
+        Ok(Some(Cleaned { plan: numbers(cleaning), end: numbers::<1>(cleaned)[0] }))
+    }
+
+    /// Lets retention look once; gives the log start offset behind it.
+    pub(crate) fn retain(&mut self) -> Result<i64, String> {
+        self.ask("retain").map(|lines| numbers::<1>(&lines[0])[0])
     }
 
     /// Reads the open log.

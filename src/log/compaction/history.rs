@@ -1,12 +1,16 @@
 //! What the headers of the whole log tell a compaction: which transactions were aborted, which are open, and the last batch of each producer.
 //!
 //! The log itself is asked, not `.txnindex` and not the snapshots of producers: what they say wrongly would cost records. Entries of a `.txnindex` are
-//! only carried over, for a broker to read, where the log agrees.
+//! only carried over, for a broker to read, where the log agrees. A snapshot counts for one thing: it knows producers of whom compaction left nothing
+//! but empty headers, and when they wrote last, so that those headers stay as long as a broker keeps them.
 
 use super::batches::Batches;
 use crate::error::{Error, Result};
+use crate::io::Directory;
 use crate::log::batch::BatchHeader;
+use crate::log::partition::Bounds;
 use crate::log::record::{ControlType, Records, control_type};
+use crate::log::transactions::{SnapshotEntry, read_producers};
 use crate::types::{Offset, TimestampMs};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -39,6 +43,9 @@ struct Producer {
 #[derive(Debug, Default)]
 pub(super) struct History {
     producers: HashMap<i64, Producer>,
+    /// The same as a snapshot has it, and what came behind that.
+    by_snapshot: HashMap<i64, Producer>,
+    snapshot_at: Option<Offset>,
     open: HashMap<i64, Offset>,
     open_firsts: BTreeMap<Offset, usize>,
     /// By rising marker offset.
@@ -58,7 +65,46 @@ pub(super) fn control_of(header: &BatchHeader, batch: &[u8], file: &str, positio
     read.map(Some).map_err(|fault| Error::corrupt(file, fault.moved(position)))
 }
 
+impl Producer {
+    /// Takes a batch of it into account.
+    fn meet<'k>(known: &'k mut HashMap<i64, Producer>, header: &BatchHeader) -> &'k mut Producer {
+        let new = Producer { epoch: header.producer_epoch, last_data: None, timestamp: header.max_timestamp, in_transaction: false };
+        let producer = known.entry(header.producer_id).or_insert(new);
+        if producer.epoch != header.producer_epoch {
+            (producer.epoch, producer.last_data) = (header.producer_epoch, None);
+        }
+        producer.timestamp = header.max_timestamp;
+        producer
+    }
+
+    /// Whether its state hangs on a batch.
+    fn needs(&self, header: &BatchHeader, forgotten_before: TimestampMs) -> bool {
+        if !self.in_transaction && self.timestamp <= forgotten_before {
+            return false;
+        }
+        match self.last_data {
+            Some(last) => header.last_offset == last,
+            None => header.attributes.is_control() && header.producer_epoch == self.epoch,
+        }
+    }
+}
+
 impl History {
+    /// What is known before the first batch: the producers of the newest snapshot within bounds that can be read.
+    pub(super) fn new(dir: &dyn Directory, snapshots: &[Offset], bounds: Bounds) -> History {
+        let mut history = History::default();
+        for offset in snapshots.iter().rev().filter(|o| **o > bounds.log_start && **o <= bounds.log_end) {
+            let Ok(entries) = read_producers(dir, *offset) else { continue };
+            let producer = |e: SnapshotEntry| {
+                let in_transaction = e.open_since.is_some();
+                (e.producer_id, Producer { epoch: e.epoch, last_data: e.last_data, timestamp: e.timestamp, in_transaction })
+            };
+            (history.by_snapshot, history.snapshot_at) = (entries.into_iter().map(producer).collect(), Some(*offset));
+            break;
+        }
+        history
+    }
+
     /// Takes all batches of a segment into account.
     ///
     /// # Errors
@@ -83,28 +129,29 @@ impl History {
         Ok(())
     }
 
-    fn producer(&mut self, header: &BatchHeader) -> &mut Producer {
-        let new = Producer { epoch: header.producer_epoch, last_data: None, timestamp: header.max_timestamp, in_transaction: false };
-        let producer = self.producers.entry(header.producer_id).or_insert(new);
-        if producer.epoch != header.producer_epoch {
-            (producer.epoch, producer.last_data) = (header.producer_epoch, None);
-        }
-        producer.timestamp = header.max_timestamp;
-        producer
+    /// The two views of its producer.
+    fn meet(&mut self, header: &BatchHeader) -> (&mut Producer, Option<&mut Producer>) {
+        let behind = self.snapshot_at.is_some_and(|at| header.base_offset >= at);
+        (Producer::meet(&mut self.producers, header), behind.then(|| Producer::meet(&mut self.by_snapshot, header)))
     }
 
     fn data(&mut self, header: &BatchHeader) {
-        let producer = self.producer(header);
-        producer.last_data = Some(header.last_offset);
-        if header.attributes.is_transactional() && !producer.in_transaction {
-            producer.in_transaction = true;
+        let transactional = header.attributes.is_transactional();
+        let (producer, by_snapshot) = self.meet(header);
+        let begins = transactional && !producer.in_transaction;
+        for producer in std::iter::once(producer).chain(by_snapshot) {
+            producer.last_data = Some(header.last_offset);
+            producer.in_transaction |= transactional;
+        }
+        if begins {
             self.open.insert(header.producer_id, header.base_offset);
             *self.open_firsts.entry(header.base_offset).or_default() += 1;
         }
     }
 
     fn marker(&mut self, header: &BatchHeader, aborts: bool) {
-        self.producer(header).in_transaction = false;
+        let (producer, by_snapshot) = self.meet(header);
+        std::iter::once(producer).chain(by_snapshot).for_each(|producer| producer.in_transaction = false);
         let Some(first) = self.open.remove(&header.producer_id) else { return };
         if let Some(count) = self.open_firsts.get_mut(&first) {
             *count -= 1;
@@ -127,14 +174,8 @@ impl History {
     /// Whether the state of a producer who may still write hangs on this batch: it is the last one with data or, where the producer has none, a marker
     /// of its epoch.
     pub(super) fn needs(&self, header: &BatchHeader, forgotten_before: TimestampMs) -> bool {
-        let Some(producer) = self.producers.get(&header.producer_id).filter(|_| header.producer_id >= 0) else { return false };
-        if !producer.in_transaction && producer.timestamp <= forgotten_before {
-            return false;
-        }
-        match producer.last_data {
-            Some(last) => header.last_offset == last,
-            None => header.attributes.is_control() && header.producer_epoch == producer.epoch,
-        }
+        let known = [&self.producers, &self.by_snapshot].map(|known| known.get(&header.producer_id));
+        header.producer_id >= 0 && known.into_iter().flatten().any(|producer| producer.needs(header, forgotten_before))
     }
 }
 

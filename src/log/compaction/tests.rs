@@ -142,6 +142,63 @@ fn a_producer_that_is_forgotten_keeps_nothing() {
     }
 }
 
+/// A snapshot: of each producer its id, its last offset of data, when it wrote, and since when it has a transaction (-1: it has none).
+fn snapshot(producers: &[(i64, i64, i64, i64)]) -> Vec<u8> {
+    let mut body = (producers.len() as i32).to_be_bytes().to_vec();
+    for (id, last_data, timestamp, open_since) in producers {
+        body.extend(
+            [&id.to_be_bytes()[..], &0_i16.to_be_bytes(), &0_i32.to_be_bytes(), &last_data.to_be_bytes(), &0_i32.to_be_bytes()].concat(),
+        );
+        body.extend([&timestamp.to_be_bytes()[..], &0_i32.to_be_bytes(), &open_since.to_be_bytes()].concat());
+    }
+    [&1_i16.to_be_bytes()[..], &crc32c::crc32c(&body).to_be_bytes(), &body].concat()
+}
+
+/// Compaction gives a batch the largest time of what it leaves in it, and a marker that was emptied tells nothing of its producer: a snapshot knows.
+#[test]
+fn a_producer_whom_a_snapshot_knows_keeps_its_last_batch() {
+    let forgotten = LogConfig { producer_id_expiration_ms: 1000, ..config() };
+    for (written, kept) in [(None, false), (Some(1_700_000_099_000), false), (Some(1_700_000_099_001), true)] {
+        let disk = example();
+        if let Some(written) = written {
+            disk.write_file(log_path(11, ".snapshot"), &snapshot(&[(1, 7, written, -1), (99, -1, written, -1)]));
+        }
+        disk.clock().set(TimestampMs::new(1_700_000_100_000));
+        compact(&open(&disk, forgotten.clone())).expect("a sound log");
+        let log = disk.read_file(log_path(0, ".log")).expect("a log");
+        assert_eq!(log.windows(61).any(|window| window == bytes(AFTER[2])), kept, "written at {written:?}");
+    }
+    // The marker of a transaction without records, emptied before: only the snapshot has its producer.
+    let mut marker = bytes(AFTER[2]);
+    marker[batch::ATTRIBUTES + 1] |= 0x30;
+    marker[batch::PRODUCER_ID + 7] = 99;
+    let crc = crc32c::crc32c(&marker[batch::ATTRIBUTES..]);
+    marker[batch::CRC..batch::ATTRIBUTES].copy_from_slice(&crc.to_be_bytes());
+    for (known, kept) in [(false, false), (true, true)] {
+        let disk = example();
+        let mut log = marker.clone();
+        log.extend(bytes(SECOND[1]).into_iter().chain(bytes(SECOND[2])));
+        put(&disk, 7, &log, 1_700_000_002_000);
+        if known {
+            disk.write_file(log_path(11, ".snapshot"), &snapshot(&[(99, -1, 1_700_000_000_007, -1)]));
+        }
+        disk.clock().set(TimestampMs::new(1_700_000_100_000));
+        compact(&open(&disk, config())).expect("a sound log");
+        let log = disk.read_file(log_path(0, ".log")).expect("a log");
+        assert_eq!(log.windows(61).any(|window| window == marker), kept, "known: {known}");
+    }
+}
+
+/// Retention may have taken the records of a transaction that still may come to an end.
+#[test]
+fn an_open_transaction_that_only_a_snapshot_knows_is_waited_for() {
+    let disk = example();
+    disk.clock().set(TimestampMs::new(1_700_000_100_000));
+    disk.write_file(log_path(11, ".snapshot"), &snapshot(&[(5, 5, 1_700_000_000_000, 5)]));
+    let outcome = compact(&open(&disk, config())).expect("a sound log");
+    assert_eq!((outcome.plan.first_uncleanable.get(), outcome.compacted_to), (0, None));
+}
+
 #[test]
 fn it_is_refused_where_nobody_asked_for_it_or_the_log_is_damaged() {
     let disk = example();
