@@ -6,13 +6,13 @@
 //! the names of that directory durable, and not the files' bytes. [`SimDisk::crash`] gives a new disk with the durable images and
 //! a chosen part of the changes:
 //!
-//! - bytes survive whole, not at all, or torn at one sector boundary, and later ones without earlier ones; a write that
-//!   lengthens its file may leave zeros;
+//! - bytes survive whole, not at all, torn at one sector boundary, or as any subset of their sectors (of a long write: of its
+//!   pages), and later ones without earlier ones; a write that lengthens its file may leave zeros;
 //! - what was written behind a cut does not survive without the cut;
 //! - the changes of a directory survive up to a chosen one, or each for itself ([`SimDisk::reorder_names`]);
 //! - what a failed sync should have written may be lost, however many later syncs succeed.
 //!
-//! Not modelled: more than one tear in a write, permission bits, times other than a file's mtime, and disk blocks (a store into a
+//! Not modelled: tears inside a sector, permission bits, times other than a file's mtime, and disk blocks (a store into a
 //! place that was never allocated works as long as the file is long enough).
 
 mod handles;

@@ -296,7 +296,7 @@ impl Partition {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for an offset beyond the log end; as [`checkpoint::raise_offset`].
-    pub(crate) fn delete_before(&self, offset: Offset) -> Result<Offset> {
+    pub fn delete_before(&self, offset: Offset) -> Result<Offset> {
         let _watch = self.watch.lock();
         let bounds = self.bounds();
         if offset > bounds.log_end {

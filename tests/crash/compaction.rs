@@ -1,6 +1,9 @@
 //! Crashes and failures in the middle of a compaction: the latest record of every key stays what it was, and no record comes back.
 
-use super::{Found, Machine, Random, Verdict, asked, read_all};
+use crate::asked;
+use crate::case::Survives;
+use crate::process::{DIRECTORY, Found, Machine, Verdict, read_all};
+use crate::random::Random;
 use offsetfs::io::Clock;
 use offsetfs::io::sim::{Fault, SimDisk};
 use offsetfs::log::compaction::{self, Mode};
@@ -39,7 +42,7 @@ fn machine(segment_bytes: u64) -> Machine {
         ..LogConfig::default()
     };
     let machine = Machine { disk: SimDisk::new(), lie: None, config };
-    machine.disk.filesystem().create_dir(Path::new(super::DIRECTORY)).expect("a new directory");
+    machine.disk.filesystem().create_dir(Path::new(DIRECTORY)).expect("a new directory");
     let partition = machine.open().expect("an empty partition");
     let (mut writer, _) = Writer::open(partition).expect("a writer");
     for n in 0..RECORDS {
@@ -109,7 +112,7 @@ fn struck(machine: &Machine, goal: &Found, at: u64, fault: Fault, random: &mut R
         between(&read_all(&partition)?.0, &all, goal).map_err(|reason| format!("while it lived: {reason}"))?;
     }
     for _ in 0..CRASHES_EACH {
-        let after = victim.crash(random);
+        let after = victim.crash(&Survives::draw(random));
         after.disk.clock().set(machine.disk.clock().now());
         let partition = after.open().map_err(|e| format!("it cannot be opened: {e}"))?;
         let (found, damaged) = read_all(&partition)?;
@@ -131,7 +134,7 @@ fn struck(machine: &Machine, goal: &Found, at: u64, fault: Fault, random: &mut R
 
 #[test]
 fn a_compaction_struck_at_any_operation_loses_nothing_and_brings_nothing_back() {
-    let mut random = Random(asked("OFFSETFS_CRASH_SEED", super::SEED));
+    let mut random = Random(asked("OFFSETFS_CRASH_SEED", crate::SEED));
     let mut states = 0;
     // Many segments that become few, and few of several batches.
     for segment_bytes in [420, 1000] {
@@ -153,7 +156,7 @@ fn a_compaction_struck_at_any_operation_loses_nothing_and_brings_nothing_back() 
                 }
             }
             calm.disk.clock().advance(1000);
-            let directory = calm.disk.filesystem().open_dir(Path::new(super::DIRECTORY)).expect("the directory");
+            let directory = calm.disk.filesystem().open_dir(Path::new(DIRECTORY)).expect("the directory");
             directory.remove("cleaner-offset-checkpoint".as_ref()).and_then(|()| directory.sync()).expect("a checkpoint");
             machine = Machine { disk: calm.disk, lie: None, config: LogConfig { segment_bytes: 4000, ..machine.config } };
         }

@@ -1,6 +1,9 @@
 //! Crashes and failures in the middle of a retention: what is left is the log from some segment on, and what was once gone stays gone.
 
-use super::{Found, Machine, Random, Verdict, asked, read_all};
+use crate::asked;
+use crate::case::Survives;
+use crate::process::{DIRECTORY, Found, Machine, Verdict, read_all};
+use crate::random::Random;
 use offsetfs::io::Clock;
 use offsetfs::io::sim::{Fault, SimDisk};
 use offsetfs::log::config::LogConfig;
@@ -22,7 +25,7 @@ fn machine(keep: i64) -> Machine {
     let retention_ms = if keep == 0 { 0 } else { keep * 3 };
     let config = LogConfig { segment_bytes: 300, batch_size: 1, retention_ms, ..LogConfig::default() };
     let machine = Machine { disk: SimDisk::new(), lie: None, config };
-    machine.disk.filesystem().create_dir(Path::new(super::DIRECTORY)).expect("a new directory");
+    machine.disk.filesystem().create_dir(Path::new(DIRECTORY)).expect("a new directory");
     let partition = machine.open().expect("an empty partition");
     let (mut writer, _) = Writer::open(partition).expect("a writer");
     for n in 0..15 {
@@ -77,7 +80,7 @@ fn struck(machine: &Machine, at: u64, fault: Fault, goal: i64, random: &mut Rand
         is_a_tail(&seen, &all, &bases).map_err(|reason| format!("while it lived: {reason}"))?;
     }
     for _ in 0..CRASHES_EACH {
-        let after = victim.crash(random);
+        let after = victim.crash(&Survives::draw(random));
         let partition = after.open().map_err(|e| format!("it cannot be opened: {e}"))?;
         let (found, damaged) = read_all(&partition)?;
         let from = is_a_tail(&found, &all, &bases)?;
@@ -99,7 +102,7 @@ fn struck(machine: &Machine, at: u64, fault: Fault, goal: i64, random: &mut Rand
 
 #[test]
 fn a_retention_struck_at_any_operation_leaves_the_end_of_the_log_and_nothing_comes_back() {
-    let mut random = Random(asked("OFFSETFS_CRASH_SEED", super::SEED));
+    let mut random = Random(asked("OFFSETFS_CRASH_SEED", crate::SEED));
     let mut states = 0;
     for keep in [0, 1, 3] {
         let machine = machine(keep);

@@ -6,6 +6,10 @@ use std::sync::Arc;
 
 /// The size of a sector in bytes: a write is torn between two of them, never inside one.
 const SECTOR: u64 = 512;
+/// The size of a page in bytes: what the kernel writes out at a time, in any order.
+const PAGE: u64 = 4096;
+/// A write of more sectors than this is not torn into any subset of them, but of its pages.
+const SECTORS_MOST: usize = 8;
 
 /// Picks one of a number of options, by its number from 0.
 pub(super) type Choice<'a> = dyn FnMut(usize) -> usize + 'a;
@@ -153,8 +157,9 @@ impl Journal {
     /// What is on the disk after a crash. For each uncertain change one option is chosen:
     ///
     /// - bytes: 0 lost, 1 whole, then for each sector boundary inside them one where only what lies before it is there, then for
-    ///   each boundary one where only what lies behind it is there, and last, where they lengthen the file, one where it is
-    ///   longer and they are zeros;
+    ///   each boundary one where only what lies behind it is there, then, with two boundaries or more, one where each sector
+    ///   (of a long write each page) is a choice of its own: 0 lost, 1 there, and last, where they lengthen the file, one where
+    ///   it is longer and they are zeros;
     /// - a length: 0 lost, 1 there.
     pub(super) fn crash(&self, choice: &mut Choice<'_>) -> Image {
         let mut image = self.base.clone();
@@ -199,7 +204,8 @@ fn crash_bytes(image: &mut Image, at: u64, bytes: &[u8], choice: &mut Choice<'_>
     let first_boundary = (at / SECTOR + 1) * SECTOR;
     let boundaries = end.saturating_sub(first_boundary).div_ceil(SECTOR) as usize;
     let lengthens = end > image.len;
-    let chosen = choice(2 + 2 * boundaries + usize::from(lengthens));
+    let scattered = usize::from(boundaries > 1);
+    let chosen = choice(2 + 2 * boundaries + scattered + usize::from(lengthens));
     let boundary = |number: usize| (first_boundary - at) as usize + number * SECTOR as usize;
     match chosen {
         0 => {}
@@ -208,6 +214,17 @@ fn crash_bytes(image: &mut Image, at: u64, bytes: &[u8], choice: &mut Choice<'_>
         n if n < 2 + 2 * boundaries => {
             let from = boundary(n - 2 - boundaries);
             image.write(at + from as u64, &bytes[from..]);
+        }
+        n if n == 2 + 2 * boundaries && scattered == 1 => {
+            let unit = if boundaries >= SECTORS_MOST { PAGE } else { SECTOR };
+            let mut from = at;
+            while from < end {
+                let to = ((from / unit + 1) * unit).min(end);
+                if choice(2) == 1 {
+                    image.write(from, &bytes[(from - at) as usize..(to - at) as usize]);
+                }
+                from = to;
+            }
         }
         _ => image.set_len(end.max(image.len)),
     }
@@ -256,9 +273,12 @@ mod tests {
             state[from..to].fill(2);
             state
         };
-        let expected: BTreeSet<_> =
-            [(0, 0), (500, 1100), (500, 512), (500, 1024), (512, 1100), (1024, 1100)].map(|(a, b)| with(a, b)).into();
-        assert_eq!(states, expected);
+        let mut expected: BTreeSet<_> =
+            [(0, 0), (500, 1100), (500, 512), (500, 1024), (512, 1100), (1024, 1100), (512, 1024)].map(|(a, b)| with(a, b)).into();
+        let mut without_the_middle = with(500, 1100);
+        without_the_middle[512..1024].fill(1);
+        expected.insert(without_the_middle);
+        assert_eq!(states, expected, "any subset of its sectors");
         let mut one = Journal::default();
         one.push(bytes(0, &[2; 512]));
         assert!(
@@ -270,6 +290,17 @@ mod tests {
                 == [2; 512],
             "the end of a write is no boundary in it"
         );
+    }
+
+    #[test]
+    fn a_long_write_survives_as_any_subset_of_its_pages() {
+        let mut journal = Journal::new(Image::new(&[1; 3 * PAGE as usize]));
+        journal.push(bytes(100, &vec![2; 2 * PAGE as usize]));
+        let boundaries = 2 * PAGE as usize / SECTOR as usize;
+        let mut chosen = [2 + 2 * boundaries, 1, 0, 1].into_iter();
+        let state = journal.crash(&mut |_| chosen.next().unwrap()).to_vec();
+        let pages = [(0, 100, 1), (100, 4096, 2), (4096, 8192, 1), (8192, 8292, 2), (8292, 12288, 1)];
+        assert!(pages.iter().all(|&(from, to, byte)| state[from..to].iter().all(|b| *b == byte)));
     }
 
     #[test]

@@ -159,9 +159,12 @@ impl FileNode {
 
 /// Makes a live file hold an image. Its pages stay the same, so maps of it see the change.
 pub(super) fn fill(live: &fs::File, image: &Image) -> io::Result<()> {
-    live.set_len(image.written().len() as u64)?;
-    live.write_all_at(image.written(), 0)?;
-    live.set_len(image.len())
+    let written = image.written();
+    if live.metadata()?.len() > 0 {
+        live.set_len(written.len() as u64)?;
+    }
+    live.write_all_at(written, 0)?;
+    if image.len() > written.len() as u64 { live.set_len(image.len()) } else { Ok(()) }
 }
 
 /// All that a disk holds.
