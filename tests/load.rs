@@ -1,4 +1,4 @@
-//! What only root can try: a full disk, system calls counted and slowed by strace, other users, mount(8), and what a mount does under thousands of
+//! What only root can try: a full disk, system calls counted and slowed by strace, mount(8), and what a mount does under thousands of
 //! opens and hundreds of signals.
 //!
 //! Runs under `OFFSETFS_TEST_ROOT=1` only. It prints the figures that it measures; what it demands of them is generous, because the machine may be busy.
@@ -7,16 +7,18 @@
 mod failing;
 #[path = "load/growth.rs"]
 mod growth;
+#[path = "load/mount_8.rs"]
+mod mount_8;
 #[path = "common/mounted.rs"]
 mod mounted;
 #[path = "common/on_request.rs"]
 mod on_request;
+#[path = "common/program.rs"]
+mod program;
 #[path = "load/signals.rs"]
 mod signals;
 #[path = "common/traced.rs"]
 mod traced;
-#[path = "load/users.rs"]
-mod users;
 
 use mounted::Mounted;
 use std::fs::{self, OpenOptions};
@@ -34,9 +36,7 @@ fn main() -> ExitCode {
             ("p31_an_fsync_is_shared_by_those_who_wait", p31_an_fsync_is_shared_by_those_who_wait),
             ("failing::a_failed_fsync_reaches_all_who_wait", failing::a_failed_fsync_reaches_all_who_wait),
             ("p32_a_full_disk_is_told_and_forgotten", p32_a_full_disk_is_told_and_forgotten),
-            ("users::modes_hold_for_other_users", users::modes_hold_for_other_users),
-            ("users::a_user_who_is_not_root_mounts", users::a_user_who_is_not_root_mounts),
-            ("users::mount_8_finds_it", users::mount_8_finds_it),
+            ("mount_8::mount_8_finds_it", mount_8::mount_8_finds_it),
             ("signals::a_reader_of_follow_can_be_ended", signals::a_reader_of_follow_can_be_ended),
             ("signals::head_ends_with_its_line", signals::head_ends_with_its_line),
             ("growth::ten_thousand_opens_leave_nothing", growth::ten_thousand_opens_leave_nothing),

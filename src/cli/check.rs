@@ -49,9 +49,9 @@ fn print(out: &mut impl Write, target: &Target, report: &Report) -> io::Result<(
     let prefix = target.prefix();
     for finding in &report.findings {
         let file = format!("{prefix}{}", finding.file);
-        writeln!(out, "{}", Finding { file, ..finding.clone() })?;
+        writeln!(out, "{}", super::tame(&Finding { file, ..finding.clone() }.to_string()))?;
     }
-    writeln!(out, "{}: {}", target.name, report.summary())
+    writeln!(out, "{}: {}", super::tame(&target.name.to_string()), report.summary())
 }
 
 fn print_json(out: &mut impl Write, target: &Target, report: &Report) -> io::Result<()> {

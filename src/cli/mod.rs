@@ -235,7 +235,7 @@ pub fn main() -> ExitCode {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => {
             // Nothing can be done where even that cannot be written.
-            let _ = writeln!(std::io::stderr(), "offsetfs: {}", failure.message);
+            let _ = writeln!(std::io::stderr(), "offsetfs: {}", tame(&failure.message));
             ExitCode::from(failure.exit as u8)
         }
     }
@@ -264,4 +264,18 @@ fn run(command: Command) -> Outcome {
         Err(failure) if failure.message == tree::BROKEN_PIPE => Ok(Exit::Done),
         outcome => outcome,
     }
+}
+
+/// A text for a terminal: whatever a name on the disk holds, it begins no line and moves no cursor.
+fn tame(text: &str) -> String {
+    String::from_utf8_lossy(&tame_bytes(text.as_bytes())).into_owned()
+}
+
+/// The same for a name that may be no text.
+fn tame_bytes(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    for &byte in name {
+        if byte.is_ascii_control() { out.extend(byte.escape_ascii()) } else { out.push(byte) }
+    }
+    out
 }

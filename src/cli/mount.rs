@@ -118,6 +118,7 @@ fn start_background(args: &MountArgs) -> Outcome {
 fn serve(args: &MountArgs, options: Options) -> Outcome {
     // Every thread inherits the mask: only the one that waits for signals may get them.
     fuse::block_signals()?;
+    process::return_large_blocks();
     let source = canonical(&args.source)?;
     let mountpoint = args.mountpoint.canonicalize().unwrap_or_else(|_| args.mountpoint.clone());
     let wish = if args.take_over { Wish::TakeOver } else { options.wish };

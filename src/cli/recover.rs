@@ -58,7 +58,7 @@ pub(super) fn run(args: &RecoverArgs) -> Outcome {
         let repaired = repair(&target, &options);
         locks.release_broker();
         if repaired? > 0 {
-            output(writeln!(io::stdout(), "{}: done", target.name))?;
+            output(writeln!(io::stdout(), "{}: done", super::tame(&target.name.to_string())))?;
         }
     }
     Ok(Exit::Done)
@@ -100,14 +100,14 @@ fn print(target: &Target, plan: &Plan, tense: &str) -> Result<(), Failure> {
     let mut run = || -> io::Result<()> {
         for step in plan.steps() {
             for line in step.to_string().lines() {
-                writeln!(out, "{}: {tense}{line}", target.name)?;
+                writeln!(out, "{}: {tense}{line}", super::tame(&target.name.to_string()))?;
             }
         }
         for line in &plan.left {
-            writeln!(out, "{}: leaves {line}; --drop-damaged takes it out", target.name)?;
+            writeln!(out, "{}: leaves {line}; --drop-damaged takes it out", super::tame(&target.name.to_string()))?;
         }
         if plan.is_empty() {
-            writeln!(out, "{}: nothing to do", target.name)?;
+            writeln!(out, "{}: nothing to do", super::tame(&target.name.to_string()))?;
         }
         out.flush()
     };

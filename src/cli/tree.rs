@@ -87,7 +87,7 @@ pub(super) fn ls(args: &SourceArgs, path: &OsStr, long: bool) -> Outcome {
                 Err(error) => write!(out, "?????????? {:>12} {:24} ", "-", error.kind().name())?,
             }
         }
-        out.write_all(name)?;
+        out.write_all(&super::tame_bytes(name))?;
         if let (true, Some(Node::Link(target))) = (long, place.map(|p| &p.node)) {
             write!(out, " -> {target}")?;
         }
@@ -226,7 +226,7 @@ pub(super) fn stat(args: &SourceArgs, path: Option<&OsStr>) -> Outcome {
         _ => {}
     }
     for (name, value) in lines {
-        output(writeln!(out, "{name}: {value}"))?;
+        output(writeln!(out, "{name}: {}", super::tame(&value)))?;
     }
     output(out.flush())?;
     Ok(Exit::Done)

@@ -371,6 +371,7 @@ mod tests {
             mode: 0,
             uid: 0,
             gid: 0,
+            links: 1,
         };
         let lines = [
             "1: POSIX  ADVISORY  WRITE 10 fd:01:42 0 EOF",

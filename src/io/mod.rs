@@ -70,6 +70,8 @@ pub struct Metadata {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
+    /// How many names it has.
+    pub links: u64,
 }
 
 impl Metadata {
@@ -79,7 +81,8 @@ impl Metadata {
     }
 }
 
-/// How a file is opened. Only regular files are; everything else is an error of kind `InvalidInput`.
+/// How a file is opened. Only regular files are; everything else is an error of kind `InvalidInput`. A file with several names (hard links) is opened
+/// for reading only, `PermissionDenied` otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// For reading; it must exist.

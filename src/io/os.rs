@@ -6,14 +6,14 @@
 mod file;
 mod sys;
 
-use super::{Clock, Directory, Entry, File, FileSystem, Metadata, Open, Space, lock};
+use super::{Clock, Directory, Entry, File, FileSystem, Kind, Metadata, Open, Space, lock};
 use crate::types::TimestampMs;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -111,15 +111,27 @@ impl OsDirectory {
         Ok(fs::File::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
 
-    /// Opens a regular file; anything else is `InvalidInput`.
+    /// Opens a regular file; anything else is `InvalidInput`. A file that has another name, too, is `PermissionDenied` for writing: what is written into
+    /// it would go into a file that may lie anywhere.
     fn open_file(&self, name: &CStr, flags: libc::c_int) -> io::Result<OsFile> {
+        // Opening a device or a pipe can do something by itself, so it is looked at first. Whoever swaps the name in between can get it opened and no more.
+        match stat_at(&self.handle, name) {
+            Ok(metadata) if metadata.kind != Kind::File => return Err(not_regular()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && flags & libc::O_CREAT != 0 => {}
+            Err(e) => return Err(e),
+            Ok(_) => {}
+        }
         let handle = self.open_entry(name, flags).map_err(|e| match e.raw_os_error() {
             // A link, a directory opened for writing, a socket or a pipe.
             Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => not_regular(),
             _ => e,
         })?;
-        if !handle.metadata()?.is_file() {
+        let metadata = handle.metadata()?;
+        if !metadata.is_file() {
             return Err(not_regular());
+        }
+        if flags & libc::O_ACCMODE != libc::O_RDONLY && metadata.nlink() > 1 {
+            return Err(has_another_name());
         }
         Ok(OsFile { handle })
     }
@@ -284,10 +296,16 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
+fn has_another_name() -> io::Error {
+    let words =
+        "the file has another name (a hard link), under which it would change, too; put a copy in its place: cp -p F F.own && mv F.own F";
+    io::Error::new(io::ErrorKind::PermissionDenied, words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::{Kind, read_up_to, write_all_at};
+    use crate::io::{read_up_to, write_all_at};
     use std::os::unix::fs::symlink;
 
     fn directory() -> (tempfile::TempDir, Arc<dyn Directory>) {
@@ -319,6 +337,19 @@ mod tests {
                 assert_eq!(result.expect("an error").kind(), io::ErrorKind::InvalidInput, "{bad:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_with_another_name_is_read_and_not_written() {
+        let (place, directory) = directory();
+        fs::write(place.path().join("file"), "x").unwrap();
+        fs::hard_link(place.path().join("file"), place.path().join("other")).unwrap();
+        assert_eq!(read_up_to(&*directory.open(name("file"), Open::Read).unwrap(), 0, 9).unwrap(), b"x");
+        for how in [Open::Write, Open::Create] {
+            assert_eq!(directory.open(name("file"), how).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{how:?}");
+        }
+        directory.remove(name("other")).unwrap();
+        directory.open(name("file"), Open::Write).unwrap();
     }
 
     #[test]

@@ -38,3 +38,18 @@ pub fn silence() -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Makes the allocator give large blocks back to the system as soon as they are free. glibc's would keep tens of MiB for each thread that once decoded
+/// a large batch. Other C libraries do so anyway.
+pub fn return_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    {
+        /// From here on, in bytes, a block is a map of its own.
+        const LARGE: libc::c_int = 1 << 20;
+        // SAFETY: mallopt takes numbers and may be called at any time; what it refuses stays as it was.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
+        }
+    }
+}

@@ -39,6 +39,13 @@ fn read_lines(dir: &dyn Directory, name: &str) -> Result<Option<Vec<Vec<String>>
     parse(&bytes).map(Some).map_err(|fault| Error::corrupt(name, fault))
 }
 
+/// The beginning of a text for a message: a line may be as long as the file.
+fn shown(text: &str) -> String {
+    let head: String = text.chars().take(60).collect();
+    let rest = if head.len() < text.len() { "..." } else { "" };
+    format!("`{}{rest}`", head.escape_debug())
+}
+
 fn parse(bytes: &[u8]) -> Result<Vec<Vec<String>>, Fault> {
     let text = std::str::from_utf8(bytes).map_err(|e| Fault::new(e.valid_up_to() as u64, "UTF-8 text", "other bytes"))?;
     let mut at = 0u64;
@@ -49,15 +56,15 @@ fn parse(bytes: &[u8]) -> Result<Vec<Vec<String>>, Fault> {
     });
     let Some((_, version)) = lines.next() else { return Ok(Vec::new()) };
     if version != "0" {
-        return Err(Fault::new(0, "version 0", format!("`{}`", version.escape_debug())));
+        return Err(Fault::new(0, "version 0", shown(version)));
     }
     let Some((count_at, count)) = lines.next() else { return Ok(Vec::new()) };
-    let count: usize = count.parse().map_err(|_| Fault::new(count_at, "the number of entries", format!("`{}`", count.escape_debug())))?;
+    let count: usize = count.parse().map_err(|_| Fault::new(count_at, "the number of entries", shown(count)))?;
     let mut entries = Vec::new();
     for (start, line) in lines {
         let fields: Vec<String> = line.split_ascii_whitespace().map(str::to_owned).collect();
         if fields.is_empty() || line.starts_with(|c: char| c.is_ascii_whitespace()) {
-            return Err(Fault::new(start, "an entry", format!("`{}`", line.escape_debug())));
+            return Err(Fault::new(start, "an entry", shown(line)));
         }
         entries.push(fields);
     }
@@ -69,7 +76,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Vec<String>>, Fault> {
 
 fn field<T: std::str::FromStr>(name: &str, fields: &[String], at: usize, what: &'static str) -> Result<T> {
     let text = fields.get(at).map_or("", String::as_str);
-    text.parse().map_err(|_| Error::corrupt(name, Fault::new(0, what, format!("`{}`", text.escape_debug()))))
+    text.parse().map_err(|_| Error::corrupt(name, Fault::new(0, what, shown(text))))
 }
 
 /// The name that a checkpoint has until it is whole; Kafka's.
@@ -179,15 +186,17 @@ fn change_offset(dir: &dyn Directory, name: &str, partition: &TopicPartition, of
         return Err(Error::TopicName { topic: partition.topic.escape_debug().to_string() });
     }
     let _lock = lock_temporary(dir, name)?;
-    if read_offset(dir, name, partition)?.is_some_and(|known| !changes(known)) {
-        // What the lock has made is no checkpoint.
-        return dir.remove(OsStr::new(&temporary(name))).map_err(|e| Error::io("remove", temporary(name), e));
-    }
+    let is_there = read_offset(dir, name, partition)?.is_some_and(|known| !changes(known));
     let number = partition.partition.to_string();
     let mut entries = read_lines(dir, name)?.unwrap_or_default();
-    entries.retain(|fields| !(fields.first() == Some(&partition.topic) && fields.get(1) == Some(&number)));
+    if !is_there {
+        entries.retain(|fields| !(fields.first() == Some(&partition.topic) && fields.get(1) == Some(&number)));
+    }
     let mut lines: Vec<String> = entries.iter().map(|fields| fields.join(" ")).collect();
-    lines.push(format!("{} {number} {offset}", partition.topic));
+    if !is_there {
+        lines.push(format!("{} {number} {offset}", partition.topic));
+    }
+    // Also where the offset is there: whoever wrote it may have failed or died between the rename and the sync, and then it is not durable.
     write(dir, name, &lines)
 }
 

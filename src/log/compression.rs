@@ -3,6 +3,7 @@
 //! This file knows bytes only: which bytes of a batch are compressed is `record`'s matter. Facts: kafka-format, section 3.
 
 use crate::error::Fault;
+use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, Read, Write};
 
 mod lz4;
@@ -90,16 +91,22 @@ impl From<Fault> for DecodeError {
 /// The memory to begin with, in bytes; from there it grows with the output.
 const FIRST_CAPACITY: u64 = 64 << 10;
 
-/// The output of a decoder, and how much of it there may be.
-#[derive(Debug)]
+/// An output that grows beyond this, in bytes, grows alone: however many readers meet large batches at once, one of them at a time takes the memory.
+const TOGETHER_MOST: u64 = 4 << 20;
+
+/// Held by the one output that is large.
+static LARGE: Mutex<()> = Mutex::new(());
+
+/// The output of a decoder, and how much of it there may be. Its memory never exceeds the limit by more than a byte.
 struct Output {
     bytes: Vec<u8>,
     limit: u64,
+    large: Option<MutexGuard<'static, ()>>,
 }
 
 impl Output {
     fn new(limit: u64) -> Output {
-        Output { bytes: Vec::with_capacity(usize::try_from(limit.min(FIRST_CAPACITY)).unwrap_or(0)), limit }
+        Output { bytes: Vec::with_capacity(usize::try_from(limit.min(FIRST_CAPACITY)).unwrap_or(0)), limit, large: None }
     }
 
     /// How many more bytes there may be.
@@ -115,17 +122,51 @@ impl Output {
         if plain.len() as u64 > self.room() {
             return Err(self.too_large());
         }
+        if plain.len() > self.bytes.capacity() - self.bytes.len() {
+            self.grow(plain.len())?;
+        }
         self.bytes.extend_from_slice(plain);
         Ok(())
     }
 
-    /// Reads a decoder to its end. Memory follows what really comes out. `Ok(Err(_))` is what the decoder says of its input.
-    fn read_all(&mut self, decoder: impl Read) -> Result<io::Result<()>, DecodeError> {
-        let read = decoder.take(self.room().saturating_add(1)).read_to_end(&mut self.bytes);
-        if self.bytes.len() as u64 > self.limit {
-            return Err(self.too_large());
+    /// Appends so many zeros, as the place of a block.
+    fn extend(&mut self, len: usize) -> Result<(), DecodeError> {
+        if len > self.bytes.capacity() - self.bytes.len() {
+            self.grow(len)?;
         }
-        Ok(read.map(drop))
+        self.bytes.resize(self.bytes.len() + len, 0);
+        Ok(())
+    }
+
+    /// Makes room for some more bytes: twice the memory, but not beyond the limit, and a byte that shows that it is passed.
+    fn grow(&mut self, more: usize) -> Result<(), DecodeError> {
+        let most = usize::try_from(self.limit).unwrap_or(usize::MAX).saturating_add(1);
+        let wanted = self.bytes.capacity().saturating_mul(2).min(most).max(self.bytes.len().saturating_add(more));
+        if wanted as u64 > TOGETHER_MOST && self.large.is_none() {
+            self.large = Some(LARGE.lock());
+        }
+        // Where there is no memory, one batch cannot be read; the process goes on.
+        let reserved = self.bytes.try_reserve_exact(wanted - self.bytes.len());
+        reserved.map_err(|_| Fault::new(0, format!("memory for {wanted} bytes"), "none").into())
+    }
+
+    /// Reads a decoder to its end. Memory follows what really comes out. `Ok(Err(_))` is what the decoder says of its input.
+    fn read_all(&mut self, mut decoder: impl Read) -> Result<io::Result<()>, DecodeError> {
+        loop {
+            if self.bytes.len() == self.bytes.capacity() {
+                self.grow(1)?;
+            }
+            let free = (self.bytes.capacity() - self.bytes.len()) as u64;
+            let most = free.min(self.room().saturating_add(1));
+            let read = decoder.by_ref().take(most).read_to_end(&mut self.bytes);
+            if self.bytes.len() as u64 > self.limit {
+                return Err(self.too_large());
+            }
+            match read {
+                Ok(read) if read as u64 == most => {}
+                other => return Ok(other.map(drop)),
+            }
+        }
     }
 }
 

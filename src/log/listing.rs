@@ -145,7 +145,7 @@ fn is_untrimmed(dir: &dyn Directory, name: &str, entry_len: usize) -> Result<boo
     let run = || {
         let file = match dir.open(OsStr::new(name), Open::Read) {
             Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::InvalidInput) => return Ok(false),
             Err(e) => return Err(e),
         };
         let len = file.metadata()?.len;

@@ -32,13 +32,16 @@ pub struct Layout {
     pub segments: Vec<Arc<Segment>>,
     /// The base offsets once more, for a search that touches nothing else.
     bases: Vec<i64>,
+    /// The read bits that every `.log` grants.
+    pub readable: u32,
 }
 
 impl Layout {
     /// A layout of segments that are in order.
     pub fn new(segments: Vec<Arc<Segment>>) -> Layout {
+        let readable = segments.iter().fold(0o444, |bits, segment| bits & segment.mode());
         let bases = segments.iter().map(|s| s.base_offset().get()).collect();
-        Layout { segments, bases }
+        Layout { segments, bases, readable }
     }
 
     /// The place of the segment with the greatest base offset at or below an offset.

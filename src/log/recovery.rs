@@ -6,7 +6,7 @@
 //! before its index loses the zero tail that marks an unclean stop, and new indexes take the place of old ones by a rename.
 
 use crate::error::{Error, Result};
-use crate::io::{Directory, File, Open, write_all_at};
+use crate::io::{Directory, File, Kind, Open, write_all_at};
 use crate::log::check::files;
 use crate::log::index::{OFFSET_ENTRY_LEN, OffsetIndex, TIME_ENTRY_LEN, TimeIndex};
 use crate::log::leftovers::{self, Names};
@@ -118,7 +118,7 @@ fn finish_cleaning(dir: &dyn Directory, said: &mut Vec<String>) -> Result<bool> 
 /// Whether the last segment, though closed well, lacks indexes that can be gone on with.
 fn needs_indexes(partition: &Partition, segment: &Arc<Segment>) -> Result<bool> {
     let dir = partition.directory();
-    let missing = |suffix| dir.metadata(OsStr::new(&names::of(segment.base_offset(), suffix))).is_err();
+    let missing = |suffix| dir.metadata(OsStr::new(&names::of(segment.base_offset(), suffix))).map_or(true, |m| m.kind != Kind::File);
     if segment.end() > 0 && (missing(names::INDEX) || missing(names::TIME_INDEX)) {
         return Ok(true);
     }

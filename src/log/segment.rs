@@ -85,6 +85,8 @@ pub struct Segment {
     suffix: &'static str,
     /// The identity of the `.log`, to notice that another file took its name.
     inode: u64,
+    /// The permission bits of its `.log`.
+    mode: u32,
     mtime_ms: AtomicI64,
     end: AtomicU64,
     open: ArcSwapOption<OpenSegment>,
@@ -106,6 +108,7 @@ impl Segment {
             log_name: format!("{}{suffix}", names::of(base_offset, names::LOG)).into(),
             suffix,
             inode: metadata.inode,
+            mode: metadata.mode,
             mtime_ms: AtomicI64::new(metadata.mtime().get()),
             end: AtomicU64::new(metadata.len.min(LOG_LEN_MAX)),
             open: ArcSwapOption::empty(),
@@ -140,6 +143,11 @@ impl Segment {
     /// The inode of its `.log`.
     pub fn inode(&self) -> u64 {
         self.inode
+    }
+
+    /// The permission bits of its `.log`, as they were when it was found.
+    pub fn mode(&self) -> u32 {
+        self.mode
     }
 
     /// When its `.log` was last written to, as the file system says.
@@ -209,7 +217,14 @@ impl Segment {
         }
         let file = self.open_log(dir).map_err(|e| Error::io("open", &self.log_name, e))?;
         let len = match role {
-            Role::Sealed => self.end(),
+            Role::Sealed => {
+                // Somebody has shortened it since it was found: what is gone is damage, and what is left is looked at as it is.
+                let file_len = file.metadata().map_err(|e| Error::io("look at", &self.log_name, e))?.len;
+                if file_len < self.end() {
+                    self.publish(file_len, None);
+                }
+                self.end()
+            }
             Role::Last => self.end().max(segment_bytes).min(LOG_LEN_MAX),
         };
         let log = file.map(len).map_err(|e| Error::io("map", &self.log_name, e))?;
@@ -239,7 +254,10 @@ impl Segment {
         let run = || -> io::Result<IndexBytes> {
             let file = match dir.open(OsStr::new(&name), Open::Read) {
                 Ok(file) => file,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(IndexBytes::Owned(Arc::default())),
+                // A link, a pipe, a directory: no index. It is a hint only.
+                Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {
+                    return Ok(IndexBytes::Owned(Arc::default()));
+                }
                 Err(e) => return Err(e),
             };
             let len = file.metadata()?.len.min(LOG_LEN_MAX);

@@ -1,11 +1,11 @@
 //! May we write, and if not, why: the locks of a partition directory and of the data directory around it.
 //!
-//! Three steps, in this order: somebody holds a lock: refused. The directory belongs to a broker: read-only, unless it is taken over. Else
-//! writable. A mount that is asked to be read-only takes and tests no lock at all. With a take-over goes the mark of the broker's clean stop, which is
+//! Four steps, in this order: somebody holds a lock: refused. The directory belongs to a broker: read-only, unless it is taken over. The files that
+//! an append would change have another name, as in a backup of hard links: read-only. Else writable. A mount that is asked to be read-only takes and tests no lock at all. With a take-over goes the mark of the broker's clean stop, which is
 //! taken away before the first change and put back after a clean end.
 
 use crate::error::{Error, Result};
-use crate::io::{Directory, FileSystem, Open, lock, write_all_at};
+use crate::io::{Directory, FileSystem, Kind, Open, lock, write_all_at};
 use crate::log::names;
 use parking_lot::Mutex;
 use std::ffi::OsStr;
@@ -88,6 +88,9 @@ pub fn decide(dir: &Arc<dyn Directory>, parent: Option<&Arc<dyn Directory>>, wis
         }
         (None, _) => {}
     }
+    if let Some(reason) = another_name(&**dir)? {
+        return Ok(Access::ReadOnly(reason));
+    }
     Ok(Access::Writable(Locks { _directory: Some(directory), _parent: around, broker: Mutex::new(broker), within_taken_over: false }))
 }
 
@@ -98,7 +101,30 @@ pub fn decide(dir: &Arc<dyn Directory>, parent: Option<&Arc<dyn Directory>>, wis
 pub(crate) fn within(dir: &Arc<dyn Directory>, data_dir: &Locks) -> Result<Access> {
     let lock = dir.lock(lock::Kind::Exclusive).map_err(|e| Error::io("lock", dir.path().display(), e))?;
     let Some(lock) = lock else { return Err(held(dir)) };
+    if let Some(reason) = another_name(&**dir)? {
+        return Ok(Access::ReadOnly(reason));
+    }
     Ok(Access::Writable(Locks { _directory: Some(lock), _parent: None, broker: Mutex::new(None), within_taken_over: data_dir.took_over() }))
+}
+
+/// Why nothing may be appended where a file of the newest segment has another name (a hard link): it would change there, too. The older segments are
+/// never changed in place after a clean stop.
+fn another_name(dir: &dyn Directory) -> Result<Option<String>> {
+    let entries = dir.list().map_err(|e| Error::io("list", dir.path().display(), e))?;
+    let bases = entries.iter().filter_map(|entry| names::parse(entry.name.to_str()?)).filter(|(_, suffix)| *suffix == names::LOG);
+    let Some(newest) = bases.map(|(base, _)| base).max() else { return Ok(None) };
+    for suffix in [names::LOG, names::INDEX, names::TIME_INDEX] {
+        let name = names::of(newest, suffix);
+        // What is no plain file, or not there, is judged where it is opened.
+        if dir.metadata(OsStr::new(&name)).is_ok_and(|m| m.kind == Kind::File && m.links > 1) {
+            return Ok(Some(format!(
+                "{} has another name (a hard link, as in a backup made with cp -al), under which it would change, too; to append, give the files \
+                 here bytes of their own: for f in *; do cp -p $f $f.own && mv $f.own $f; done",
+                dir.path().join(name).display()
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// Tests the lock of a broker, without taking it.

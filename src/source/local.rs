@@ -423,6 +423,10 @@ impl Source for Local {
         Ok(spans.collect())
     }
 
+    fn readable(&self) -> u32 {
+        self.partition.layout().readable
+    }
+
     fn modified(&self, offset: Offset) -> TimestampMs {
         let layout = self.partition.layout();
         layout.floor(offset).and_then(|at| layout.segments.get(at)).map_or(TimestampMs::new(0), |s| s.mtime())

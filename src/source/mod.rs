@@ -213,6 +213,11 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// As [`Source::bounds`].
     fn segments(&self, patience: Patience) -> Result<Vec<SegmentSpan>>;
 
+    /// The read bits that every file with records grants: nobody gets to see through the tree what its files keep from them.
+    fn readable(&self) -> u32 {
+        0o444
+    }
+
     /// When the part of the log that holds an offset was last written to.
     fn modified(&self, offset: Offset) -> TimestampMs;
 

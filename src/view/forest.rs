@@ -181,13 +181,18 @@ impl Forest {
             let mtime = self.directory().own_metadata().map_or(now, |m| Time::from_ns(m.mtime_ns));
             Attr { kind: FileKind::Directory, size: 0, mtime, mode: 0o555, lifetime: Lifetime::Moving }
         };
-        let file = |size, mtime, lifetime| Attr { kind: FileKind::File, size, mtime, mode: 0o444, lifetime };
+        let file = |size, mtime, mode, lifetime| Attr { kind: FileKind::File, size, mtime, mode, lifetime };
         match node {
             Node::Root | Node::Segments | Node::Apart | Node::Topic(_) | Node::TopicTimes(_) => Ok(directory()),
-            Node::Text(_) | Node::Merged(_) => Ok(file(0, now, Lifetime::Moving)),
+            Node::Text(_) => Ok(file(0, now, 0o444, Lifetime::Moving)),
+            Node::Merged(merged) => {
+                // Only what the files of all its partitions let everybody see.
+                let readable = self.sources(&merged.topic)?.iter().fold(0o444, |bits, source| bits & source.readable());
+                Ok(file(0, now, readable, Lifetime::Moving))
+            }
             Node::SegmentFile(name) => {
                 let metadata = self.directory().metadata(name).map_err(|e| SourceError::io("look at", name.to_string_lossy(), e))?;
-                Ok(file(metadata.len, Time::from_ns(metadata.mtime_ns), Lifetime::Growing))
+                Ok(file(metadata.len, Time::from_ns(metadata.mtime_ns), 0o444 & metadata.mode, Lifetime::Growing))
             }
             _ => Err(Error::not_found("there is no such file")),
         }
@@ -231,16 +236,19 @@ impl Forest {
             Node::Text(TextFile::Metrics) if patience == Patience::AtOnce => Err(Error::new(ErrorKind::WouldBlock, "not gathered yet")),
             Node::Text(text) => Ok(Reader::text(self.text(*text)?.into_bytes())),
             Node::Merged(_) if patience == Patience::AtOnce => Err(Error::new(ErrorKind::WouldBlock, "partitions have to be opened")),
-            Node::Merged(merged) => {
-                let contents = self.data.contents()?;
-                let mut sources: Vec<Arc<dyn Source>> = Vec::new();
-                for number in contents.topics.get(&merged.topic).into_iter().flatten() {
-                    sources.push(self.data.partition(&format!("{}-{number}", merged.topic))?);
-                }
-                Ok(Reader::merged(Merge::new(sources, merged.clone())?))
-            }
+            Node::Merged(merged) => Ok(Reader::merged(Merge::new(self.sources(&merged.topic)?, merged.clone())?)),
             _ => Err(Error::new(ErrorKind::Invalid, "it is not read in this way")),
         }
+    }
+
+    /// The partitions of a topic, opened.
+    fn sources(&self, topic: &str) -> Result<Vec<Arc<dyn Source>>> {
+        let contents = self.data.contents()?;
+        let mut sources: Vec<Arc<dyn Source>> = Vec::new();
+        for number in contents.topics.get(topic).into_iter().flatten() {
+            sources.push(self.data.partition(&format!("{topic}-{number}"))?);
+        }
+        Ok(sources)
     }
 
     pub(crate) fn file(&self, name: &OsStr) -> Result<Arc<dyn File>> {

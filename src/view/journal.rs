@@ -109,7 +109,7 @@ fn push(ring: &mut VecDeque<Line>, line: Line) {
 }
 
 /// A text that cannot break its line or a terminal.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -207,7 +207,18 @@ impl Sample {
 
 /// A text between the quotes of a label.
 fn label_value(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            // The format has no escape for the others, and a terminal must not see them.
+            c if c.is_control() => out.push(char::REPLACEMENT_CHARACTER),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// A family of metrics that each partition has one of.

@@ -333,19 +333,20 @@ impl View {
                 let size = self.picture(*text, patience)?.len() as u64;
                 file(size, Time::from_ms(self.source.modified(Offset::MAX)), 0o444, Lifetime::Moving)
             }
-            Node::Text(_) | Node::Follow(_) => file(0, now(), 0o444, Lifetime::Moving),
+            Node::Text(_) => file(0, now(), 0o444, Lifetime::Moving),
+            Node::Follow(_) => file(0, now(), self.source.readable(), Lifetime::Moving),
             Node::Decoded(base, lines) => {
                 let segment = self.segment(*base, patience)?;
                 let span = Span { from: segment.base, until: segment.until, lines: *lines };
                 let size = self.counts.size(&self.source, span, segment.active, patience)?;
-                file(size.unwrap_or(0), Time::from_ms(self.source.modified(*base)), 0o444, Lifetime::Moving)
+                file(size.unwrap_or(0), Time::from_ms(self.source.modified(*base)), self.source.readable(), Lifetime::Moving)
             }
             Node::Link(target) => {
                 Attr { kind: FileKind::Link, size: target.len() as u64, mtime: now(), mode: 0o777, lifetime: Lifetime::Moving }
             }
             Node::Range(span) => {
                 let size = stream::size_of(&self.source, *span, SIZED_RANGE_MOST, patience)?;
-                file(size.unwrap_or(0), Time::from_ms(self.source.modified(span.until)), 0o444, Lifetime::Moving)
+                file(size.unwrap_or(0), Time::from_ms(self.source.modified(span.until)), self.source.readable(), Lifetime::Moving)
             }
             Node::Record(offset, face) => self.record_attr(&self.record(*offset, patience)?, *face)?,
             Node::SegmentFile(name) => {
@@ -370,7 +371,7 @@ impl View {
         };
         let offset = record.offset();
         let mtime = if record.timestamp() == TimestampMs::NONE { self.source.modified(offset) } else { record.timestamp() };
-        Ok(Attr { kind: FileKind::File, size, mtime: Time::from_ms(mtime), mode: 0o444, lifetime: self.record_lifetime() })
+        Ok(Attr { kind: FileKind::File, size, mtime: Time::from_ms(mtime), mode: self.source.readable(), lifetime: self.record_lifetime() })
     }
 
     fn record_lifetime(&self) -> Lifetime {

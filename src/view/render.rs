@@ -3,6 +3,7 @@
 use crate::source::{ControlType, Record, Source, Status, control_type};
 use crate::types::{TimestampMs, TopicPartition};
 use crate::view::envelope::{Envelope, write_line};
+use crate::view::journal::escaped;
 use crate::view::time::{Zone, rfc3339};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -48,7 +49,7 @@ pub(crate) fn status_text(status: &Map<String, Value>, zone: &Zone) -> String {
     for (name, value) in status {
         let shown = match value {
             Value::Null => "-".to_owned(),
-            Value::String(s) => s.clone(),
+            Value::String(s) => escaped(s),
             Value::Number(n) if name.ends_with("_timestamp_ms") => match n.as_i64() {
                 Some(ms) => format!("{ms} ({})", rfc3339(TimestampMs::new(ms), zone)),
                 None => n.to_string(),
@@ -70,11 +71,11 @@ pub(crate) fn status_text(status: &Map<String, Value>, zone: &Zone) -> String {
 
 fn one_line(item: &Value) -> String {
     match item {
-        Value::String(s) => s.clone(),
+        Value::String(s) => escaped(s),
         Value::Object(members) => members
             .iter()
             .map(|(name, value)| match value {
-                Value::String(s) => format!("{name} {s}"),
+                Value::String(s) => format!("{name} {}", escaped(s)),
                 other => format!("{name} {other}"),
             })
             .collect::<Vec<_>>()
@@ -117,7 +118,7 @@ No record at N: no such file, and `errors` says why. Damaged: Input/output error
 A shell does not show the error of a failed close in a redirection: look into `errors` after > append.
 ",
         name.partition,
-        name.topic,
+        escaped(&name.topic),
         zone.name()
     )
 }

@@ -84,6 +84,7 @@ pub(super) fn metadata_of(metadata: &fs::Metadata) -> Metadata {
         mode: metadata.mode() & 0o7777,
         uid: metadata.uid(),
         gid: metadata.gid(),
+        links: metadata.nlink(),
     }
 }
 
@@ -109,6 +110,8 @@ pub(super) fn stat_at(directory: &fs::File, name: &CStr) -> io::Result<Metadata>
         mode: stat.st_mode & 0o7777,
         uid: stat.st_uid,
         gid: stat.st_gid,
+        #[allow(clippy::unnecessary_cast, reason = "it is a u32 on some machines")]
+        links: stat.st_nlink as u64,
     })
 }
 

@@ -336,7 +336,17 @@ impl State {
             Node::File(file) => (Kind::File, file.len, file.mtime_ms, 0o644),
             Node::Directory(_) => (Kind::Directory, 0, 0, 0o755),
         };
-        Metadata { kind, len, mtime_ns: mtime_ms.saturating_mul(1_000_000), inode: id as u64 + 1, device: 0, mode, uid: 0, gid: 0 }
+        Metadata {
+            kind,
+            len,
+            mtime_ns: mtime_ms.saturating_mul(1_000_000),
+            inode: id as u64 + 1,
+            device: 0,
+            mode,
+            uid: 0,
+            gid: 0,
+            links: 1,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Fault, Result};
 use crate::io::Directory;
-use crate::log::batch::{BatchHeader, Step};
+use crate::log::batch::{BatchHeader, HEADER_SIZE, Step};
 use crate::log::check::files::{self, Layout};
 use crate::log::check::{Finding, Report};
 use crate::log::listing::LogFile;
@@ -199,6 +199,17 @@ pub(crate) fn look_at_index(
         if wrong <= TOLD_MOST {
             report.add(finding.advice(REBUILD));
         }
+    };
+    // A marker is a batch of its own, so more entries than batches fit into the log cannot be; they are not looked at one by one.
+    let most = (log.len() / HEADER_SIZE).saturating_mul(ENTRY_LEN);
+    let bytes = match bytes.get(..most) {
+        Some(possible) if possible.len() < bytes.len() => {
+            let found = format!("{} bytes", bytes.len());
+            let finding = Finding::wrong(&name, "no more entries than batches", found).at(most as u64);
+            tell(finding.means("a broker reads transactions that never were"));
+            possible
+        }
+        _ => bytes,
     };
     // Offsets that are said to have a marker and have none, if a batch holds them; compaction and a repair may have taken the batch.
     let claims = bytes.chunks_exact(ENTRY_LEN).filter_map(|chunk| Entry::parse(chunk).ok()).map(|e| e.last);

@@ -130,7 +130,7 @@ fn expand(block: &[u8], at: usize, block_size_max: usize, output: &mut Output) -
     let possible = block_size_max.min(block.len().saturating_mul(EXPANSION_MAX));
     let room = usize::try_from(output.room()).unwrap_or(usize::MAX).min(possible);
     let begin = output.bytes.len();
-    output.bytes.resize(begin + room, 0);
+    output.extend(room)?;
     match lz4_flex::block::decompress_into(block, &mut output.bytes[begin..]) {
         Ok(written) => {
             output.bytes.truncate(begin + written);

@@ -53,7 +53,7 @@ fn block(bytes: &[u8], at: usize, output: &mut Output) -> Result<(), DecodeError
         return Err(output.too_large());
     }
     let begin = output.bytes.len();
-    output.bytes.resize(begin + stated, 0);
+    output.extend(stated)?;
     let written = snap::raw::Decoder::new().decompress(bytes, &mut output.bytes[begin..]).map_err(damaged)?;
     output.bytes.truncate(begin + written);
     Ok(())

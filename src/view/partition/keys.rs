@@ -91,7 +91,7 @@ impl View {
 
     pub(super) fn key_attr(&self, key: &[u8], face: KeyFace, patience: Patience) -> Result<Attr> {
         let writable = face == KeyFace::Value && self.keys_writable().is_ok();
-        let mode = if writable { 0o666 } else { 0o444 };
+        let mode = self.source.readable() | if writable { 0o222 } else { 0 };
         let attr = |size, mtime| Attr { kind: FileKind::File, size, mtime: Time::from_ms(mtime), mode, lifetime: Lifetime::Moving };
         let Some(record) = self.live_or_new(key, patience)? else {
             return Ok(attr(self.drafts.size_of_new(key, patience)?.unwrap_or(0), self.source.now()));
