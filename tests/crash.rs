@@ -140,7 +140,7 @@ fn asked(variable: &str, otherwise: u64) -> u64 {
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_is_invented() {
     let (most, seed) = (asked("OFFSETFS_CRASH_STATES", STATES), asked("OFFSETFS_CRASH_SEED", SEED));
-    println!("seed {seed:#x}");
+    println!("OFFSETFS_CRASH_SEED={seed}");
     match states(most, seed, None) {
         Ok(seen) => println!("{seen} states"),
         Err(reason) => panic!("{reason}"),
