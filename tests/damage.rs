@@ -238,6 +238,7 @@ fn flip_every_bit(log: &Log, segment: usize, what: &str) -> usize {
     }
     disk.write_file(log_path(*base), &bytes);
     assert_eq!(range(&open(&disk)).0, all, "{what}: untouched");
+    println!("{what}: {} bits", bytes.len() * 8);
     bytes.len() * 8
 }
 
