@@ -10,6 +10,7 @@
 # kills        10000     kill -9 of a process that appends
 # mounts       2000      kill -9 of a daemon with shells that write through its mount (root)
 # cuts         1000      power cuts of ext4 on a loop device (root)
+# images       1000      what a power cut may leave of the blocks that ext4 wrote behind the last flush, mounted (root)
 # fuzz         1800      seconds for each fuzz target
 # schedules    10000     orders of threads at random, and as many with few switches, for each test
 # stress       600       seconds of everything at once
@@ -45,7 +46,8 @@ states)
 workloads) OFFSETFS_CRASH_LENGTH=${number:-2} release crash short_workloads ;;
 kills) OFFSETFS_KILL_CYCLES=${number:-10000} release kill a_killed_writer ;;
 mounts) OFFSETFS_TEST_ROOT=1 OFFSETFS_KILL_CYCLES=${number:-2000} release kill a_killed_daemon ;;
-cuts) OFFSETFS_TEST_ROOT=1 OFFSETFS_POWER_CYCLES=${number:-1000} release power ;;
+cuts) OFFSETFS_TEST_ROOT=1 OFFSETFS_POWER_CYCLES=${number:-1000} release power survives_a_power_cut ;;
+images) OFFSETFS_TEST_ROOT=1 OFFSETFS_POWER_IMAGES=${number:-1000} release power behind_the_last_flush ;;
 fuzz) fuzz/run "${number:-1800}" ;;
 schedules)
     export OFFSETFS_SCHEDULES=${number:-10000} CARGO_INCREMENTAL=0

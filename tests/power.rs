@@ -1,10 +1,14 @@
-//! Power cuts of a real file system: ext4 on a loop device is shut down in the middle of appends, its journal as it stands, and mounted again.
+//! Power cuts of a real file system: ext4 on a loop device is shut down in the middle of appends, its journal as it stands, and mounted again; and ext4 on
+//! a disk that records its blocks is mounted as any part of the blocks behind the last flush leaves it.
 //!
 //! What an fsync acknowledged is there and right; what it did not acknowledge may be there or not, but is never wrong; the next opening works at once. Two
-//! writers that leave out the fsync of files show that the suite would notice. `OFFSETFS_POWER_CYCLES` asks for more cycles than the usual number.
+//! writers that leave out the fsync of files show that the suite would notice. `OFFSETFS_POWER_CYCLES` asks for more cycles than the usual number,
+//! `OFFSETFS_POWER_IMAGES` for more images.
 //!
 //! This file is its own harness, since it starts itself again as the process that writes.
 
+#[path = "power/blocks.rs"]
+mod blocks;
 #[path = "power/disk.rs"]
 mod disk;
 #[path = "common/ledger.rs"]
@@ -14,6 +18,7 @@ mod lies;
 #[path = "common/on_request.rs"]
 mod on_request;
 
+use blocks::RecordedDisk;
 use disk::Disk;
 use ledger::{Ledger, Random, THREADS, WRITER, Writing, asked};
 use lies::{Lie, LyingFileSystem};
@@ -29,6 +34,9 @@ use std::time::Duration;
 const CYCLES: u64 = 50;
 /// After so many a new file system is made.
 const CYCLES_A_DISK: u64 = 25;
+/// So many images are mounted where nobody asks for more, and so many of them come from one record of blocks.
+const IMAGES: u64 = 30;
+const IMAGES_A_RECORD: u64 = 15;
 /// A missing fsync has to be noticed within so many cycles.
 const CYCLES_OF_A_LIE: u64 = 10;
 
@@ -46,10 +54,12 @@ fn main() -> ExitCode {
     }
     on_request::run(
         "OFFSETFS_TEST_ROOT",
-        "root, loop devices, mkfs.ext4",
+        "root, loop devices, /dev/fuse, mkfs.ext4",
         &[
             ("what_was_synced_survives_a_power_cut", what_was_synced_survives_a_power_cut),
             ("a_missing_fsync_is_noticed", a_missing_fsync_is_noticed),
+            ("what_was_synced_survives_any_loss_behind_the_last_flush", what_was_synced_survives_any_loss_behind_the_last_flush),
+            ("a_missing_fsync_is_noticed_in_the_blocks", a_missing_fsync_is_noticed_in_the_blocks),
         ],
     )
 }
@@ -97,6 +107,60 @@ fn what_was_synced_survives_a_power_cut() {
 
 fn a_missing_fsync_is_noticed() {
     let verdict = cut(0..CYCLES_OF_A_LIE, "data", &mut Random(1));
+    assert!(verdict.is_err(), "{verdict:?} records were called synced");
+    println!("{verdict:?}");
+}
+
+/// Records the blocks of one run of a writer and mounts so many images of what a cut in it may leave; how many synced records they had to hold.
+fn replay(images: u64, lie: &str, random: &mut Random) -> Result<usize, String> {
+    let disk = RecordedDisk::new();
+    let mut writing = Writing::engine(&[WRITER, lie], &disk.point().join("topic-0"), 0, Stdio::null());
+    writing.wait_for_first();
+    let mut cuts = Vec::new();
+    for _ in 0..images {
+        thread::sleep(Duration::from_micros(random.below(20_000)));
+        // First what was told, then what was written: what is flushed for it comes before.
+        let told = writing.told().len();
+        cuts.push((told, disk.events()));
+    }
+    writing.still_writes();
+    let told = writing.kill();
+    let mut synced = 0;
+    for (number, (told_then, events)) in cuts.into_iter().enumerate() {
+        let cut = disk.cut(events, random);
+        let directory = cut.point().join("topic-0");
+        let mut ledger = Ledger::default();
+        let before: Vec<_> = told[..told_then].to_vec();
+        let whole = ledger.look(&directory, &before, true);
+        whole.map_err(|reason| format!("image {number}, {events} events: {reason}"))?;
+        synced += before.iter().filter(|told| told.synced).count();
+        // One in five is written to, which recovers it first: all that was found stays.
+        if number % 5 == 0 && !before.is_empty() {
+            let again = Writing::engine(&[WRITER, "none"], &directory, THREADS, Stdio::null());
+            again.wait_for_first();
+            let after = again.kill();
+            ledger.look(&directory, &after, true).map_err(|reason| format!("image {number}, recovered: {reason}"))?;
+        }
+    }
+    Ok(synced)
+}
+
+fn what_was_synced_survives_any_loss_behind_the_last_flush() {
+    let images = asked("OFFSETFS_POWER_IMAGES", IMAGES);
+    let mut random = Random(images);
+    let mut synced = 0;
+    for first in (0..images).step_by(IMAGES_A_RECORD as usize) {
+        match replay(IMAGES_A_RECORD.min(images - first), "none", &mut random) {
+            Ok(more) => synced += more,
+            Err(reason) => panic!("behind {first} images: {reason}"),
+        }
+    }
+    println!("{images} images, {synced} synced records in them");
+    assert!(synced > 0, "the writers got somewhere");
+}
+
+fn a_missing_fsync_is_noticed_in_the_blocks() {
+    let verdict = replay(IMAGES_A_RECORD, "data", &mut Random(1));
     assert!(verdict.is_err(), "{verdict:?} records were called synced");
     println!("{verdict:?}");
 }

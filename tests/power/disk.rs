@@ -66,16 +66,25 @@ impl Disk {
     }
 
     fn mount(&self) {
-        run(Command::new("mount").args(["-o", "loop"]).arg(self.image()).arg(self.point()));
+        mount_image(&self.image(), &self.point());
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A test that fails may have a writer that still lives.
-        if is_mounted(&self.point()) {
-            let _ = Command::new("umount").arg("-l").arg(self.point()).status();
-        }
+        unmount(&self.point());
+    }
+}
+
+/// Mounts a file that holds an ext4 file system.
+pub(crate) fn mount_image(image: &Path, point: &Path) {
+    run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(point));
+}
+
+/// Unmounts what is mounted there, also where a test that failed has left a writer that still lives.
+pub(crate) fn unmount(point: &Path) {
+    if is_mounted(point) {
+        let _ = Command::new("umount").arg("-l").arg(point).status();
     }
 }
 
@@ -84,7 +93,8 @@ fn is_mounted(point: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == point.to_str())
 }
 
-fn run(command: &mut Command) {
+/// Runs a command that has to go well.
+pub(crate) fn run(command: &mut Command) {
     let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(status.success(), "{command:?}: {status}");
 }
