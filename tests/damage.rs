@@ -441,7 +441,7 @@ fn lying_index(base: i64, bytes_of_log: usize, truth: Vec<u8>) -> impl Strategy<
 
 fn lying_time_index(base: i64) -> impl Strategy<Value = Vec<u8>> {
     // Times that no batch has as its largest: an entry that is true, but leaves out a larger one before it, is believed.
-    let entry = ((TIME_MS - 50..TIME_MS + 150).prop_map(|time| time * 2), base..base + 26);
+    let entry = ((TIME_MS / 2 - 25..TIME_MS / 2 + 75).prop_map(|half| half * 2), base..base + 26);
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..120),
         prop::collection::vec(entry, 0..8).prop_map(move |entries| time_index(base, &entries)),

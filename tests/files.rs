@@ -8,7 +8,7 @@ mod exposition;
 #[path = "common/mounted.rs"]
 mod mounted;
 
-use common::encode::{Batch, indexes};
+use common::encode::{Batch, crc32c, indexes};
 use common::fixtures::{answers, facts, fixtures};
 use common::partition::PartitionDir;
 use mounted::Mounted;
@@ -339,6 +339,44 @@ fn a_marker_behind_an_open_transaction_is_not_stable() {
         let options = Options { control: Control::Show, ..Options::default() };
         let view = tree(dir.path(), Wish::ReadOnly, LogConfig { isolation, ..LogConfig::default() }, options);
         assert_eq!(decoded(&view, "jsonl").len(), shown, "{isolation:?}");
+    }
+}
+
+/// A snapshot saves a walk over what lies before it, and says nothing of what lies behind.
+#[test]
+fn transactions_go_on_behind_a_snapshot_and_begin_below_the_log_start() {
+    let of = |batch: Batch, producer_id: i64| Batch { attributes: Batch::TRANSACTIONAL, producer_id, producer_epoch: 0, ..batch };
+    let log = |aborted: bool| {
+        let begun = [of(Batch::plain(0, 2, T0), 1).encode(), of(Batch::plain(2, 2, T0), 2).encode()];
+        let ended = [Batch::end_of_transaction(4, 1, 0, T0, !aborted).encode(), of(Batch::plain(5, 1, T0), 3).encode()];
+        [begun.concat(), ended.concat(), Batch::end_of_transaction(6, 2, 0, T0, true).encode()].concat()
+    };
+    // What a broker that stopped at offset 4 knew: two open transactions.
+    let mut snapshot = 2_u32.to_be_bytes().to_vec();
+    for (producer_id, first) in [(1_i64, 0_i64), (2, 2)] {
+        for (number, bytes) in [(producer_id, 8), (0, 2), (-1, 4), (first, 8), (0, 4), (T0, 8), (-1, 4), (first, 8)] {
+            snapshot.extend_from_slice(&number.to_be_bytes()[8 - bytes..]);
+        }
+    }
+    let snapshot = [&1_u16.to_be_bytes()[..], &crc32c(&snapshot).to_be_bytes(), &snapshot].concat();
+    for (aborted, log_start, seen) in
+        [(false, 0, "v0\nv1\nv2\nv3\n"), (true, 0, "v2\nv3\n"), (false, 1, "v1\nv2\nv3\n"), (true, 1, "v2\nv3\n")]
+    {
+        for with_snapshot in [false, true] {
+            let dir = PartitionDir::new("demo-0");
+            let log = log(aborted);
+            let (index, timeindex) = indexes(0, &log, 4096);
+            dir.segment(0, &log, &index, &timeindex);
+            dir.file("log-start-offset-checkpoint", format!("0\n1\ndemo 0 {log_start}\n").as_bytes());
+            if with_snapshot {
+                dir.file("00000000000000000004.snapshot", &snapshot);
+            }
+            let config = LogConfig { isolation: Isolation::ReadCommitted, ..LogConfig::default() };
+            let view = tree(dir.path(), Wish::ReadOnly, config, Options::default());
+            let place = format!("aborted {aborted}, log start {log_start}, snapshot {with_snapshot}");
+            assert!(text(&view, "status").contains("last_stable_offset: 5\n"), "{place}: {}", text(&view, "status"));
+            assert_eq!(text(&view, "by-offset/earliest..latest"), seen, "{place}");
+        }
     }
 }
 

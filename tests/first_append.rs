@@ -16,10 +16,13 @@ use offsetfs::log::seek::Found;
 use offsetfs::log::segment::OpenSegments;
 use offsetfs::log::walk::{Item, Look};
 use offsetfs::log::writer::Writer;
+use offsetfs::source::access::Wish;
+use offsetfs::source::local::{self, Local};
+use offsetfs::source::{Appended, Source};
 use offsetfs::types::{Offset, Patience, TimestampMs, TopicPartition};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 const T0: i64 = 1_700_000_000_000;
 
@@ -305,5 +308,126 @@ fn the_check_the_repair_and_the_first_append_agree_on_what_is_torn() {
         make_ready(&disk).expect("a writer");
         let kept = files_of(&disk).keys().any(|name| name.contains(".cut-"));
         assert_eq!((!damage, cuts, tail, kept), (is_torn, is_torn, is_torn, is_torn), "{report}");
+    }
+}
+
+/// A compacted segment may reach far: an index entry names its offsets by 31 bits.
+#[test]
+fn an_offset_that_no_index_entry_can_name_begins_a_segment() {
+    let far = i64::from(i32::MAX) - 4;
+    for (base, rolls) in [(far, true), (far - 1, false)] {
+        let mut files = Files::new();
+        segment(&mut files, 0, [batch(0), batch(base)].concat(), "");
+        let disk = disk_of(&files);
+        let (mut writer, _) = Writer::open(open(&disk).expect("a partition")).expect("a writer");
+        append(&mut writer);
+        writer.close().expect("a clean end");
+        let next = base + 5;
+        assert_eq!(files_of(&disk).contains_key(&file(next, "log")), rolls, "{next}");
+        let partition = open(&disk).expect("a partition");
+        assert_eq!((partition.bounds().log_end.get(), partition.torn_tail().is_none()), (next + 1, true));
+        assert_eq!(offsets(&partition), ((0..5).chain(base..next + 1).collect(), false), "{next}");
+    }
+}
+
+#[test]
+fn what_is_torn_before_a_segment_with_records_is_damage_and_stays() {
+    let log = [&batch(0)[..], &batch(5)[..70]].concat();
+    let mut files = Files::new();
+    segment(&mut files, 10, batch(10), "");
+    files.insert(file(0, "log"), log.clone());
+    // The marks of an unclean stop: recovery looks at both segments.
+    for (base, suffix) in [(0, "index"), (0, "timeindex"), (10, "index"), (10, "timeindex")] {
+        files.insert(file(base, suffix), vec![0; 120]);
+    }
+    let disk = disk_of(&files);
+    let seen = || offsets(&open(&disk).expect("a partition"));
+    let there: Vec<i64> = (0..5).chain(10..15).collect();
+    assert_eq!(seen(), (there.clone(), true));
+    let (mut writer, _) = Writer::open(open(&disk).expect("a partition")).expect("a writer");
+    append(&mut writer);
+    writer.close().expect("a clean end");
+    let after = files_of(&disk);
+    assert!(after[&file(0, "log")] == log && !after.keys().any(|name| name.contains(".cut-")), "{:?}", after.keys());
+    assert_eq!(seen(), (there.into_iter().chain([15]).collect(), true));
+    assert!(matches!(open(&disk).expect("a partition").record(offset(7), Patience::MayBlock), Err(Error::Corrupt(_))), "it was there once");
+}
+
+#[test]
+fn a_torn_tail_is_in_the_log_or_beside_it_wherever_a_crash_strikes() {
+    let torn = &batch(5)[..70];
+    let mut start = Files::new();
+    start.insert(file(0, "log"), [&batch(0)[..], torn].concat());
+    for suffix in ["index", "timeindex"] {
+        start.insert(file(0, suffix), vec![0; 120]);
+    }
+    let calm = disk_of(&start);
+    make_ready(&calm).expect("a writer");
+    for at in 1..=calm.operations() {
+        for seed in 0..20 {
+            let disk = disk_of(&start);
+            disk.fail_at(at, Fault::Crash);
+            let _ = make_ready(&disk);
+            // 0: all unsynced changes are lost; else some are kept.
+            let mut state = seed * 1000 + at;
+            let mut choose = |options: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                if seed == 0 { 0 } else { (state >> 33) as usize % options }
+            };
+            disk.reorder_names(seed % 2 == 1);
+            let after = files_of(&disk.crash(&mut choose));
+            let is_kept = after.iter().any(|(name, bytes)| name.contains(".log") && bytes.ends_with(torn));
+            assert!(is_kept, "operation {at}, seed {seed}: {:?}", after.keys());
+        }
+    }
+}
+
+/// A broker believes every `.log` beside its mark of a clean stop.
+#[test]
+fn a_brokers_mark_of_a_clean_stop_never_stands_beside_a_log_that_is_being_changed() {
+    const MARK: &str = "data/.kafka_cleanshutdown";
+    let start = || {
+        let disk = SimDisk::new();
+        disk.write_file("data/meta.properties", b"version=1\n");
+        disk.write_file(MARK, b"{}");
+        for (name, bytes) in at_rest().0 {
+            disk.write_file(format!("data/t-0/{name}"), &bytes);
+        }
+        disk
+    };
+    let files = |disk: &SimDisk| -> Vec<_> {
+        disk.list("data/t-0").into_iter().map(|name| (name.clone(), disk.read_file(format!("data/t-0/{name}")))).collect()
+    };
+    let take_over = |disk: &SimDisk| -> Result<()> {
+        let options =
+            local::Options { wish: Wish::TakeOver, create: false, config: LogConfig { segment_index_bytes: 120, ..LogConfig::default() } };
+        let log = Local::open(&disk.filesystem(), Path::new("data/t-0"), options)?;
+        let record = NewRecord { timestamp: TimestampMs::new(T0), key: None, value: Some(b"new"), headers: &[] };
+        let (sender, answer) = mpsc::channel::<Result<Appended>>();
+        log.append(&mut std::iter::once(record), true, Box::new(move |result| sender.send(result).expect("somebody waits")))?;
+        answer.recv().expect("an answer")?;
+        log.close()
+    };
+    let calm = start();
+    let before = calm.operations();
+    take_over(&calm).expect("a record");
+    let (untouched, closed) = (files(&start()), files(&calm));
+    assert!(calm.read_file(MARK).is_some() && closed != untouched, "it is back behind a clean close");
+    for at in 1..=calm.operations() - before {
+        for seed in 0..6 {
+            let disk = start();
+            disk.fail_at(at, Fault::Crash);
+            let _ = take_over(&disk);
+            let mut state = seed * 1000 + at;
+            let mut choose = |options: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                if seed == 0 { 0 } else { (state >> 33) as usize % options }
+            };
+            disk.reorder_names(seed % 2 == 1);
+            let after = disk.crash(&mut choose);
+            let found = files(&after);
+            let is_whole = found == untouched || found == closed;
+            assert!(after.read_file(MARK).is_none() || is_whole, "operation {at}, seed {seed}");
+        }
     }
 }
