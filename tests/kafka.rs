@@ -2,7 +2,8 @@
 //!
 //! Runs under `OFFSETFS_TEST_KAFKA=1` only. `tests/kafka/kafka.sh` fetches Apache Kafka 4.3.1 and runs its dump tool, which checks each
 //! batch's CRC, decodes each record, and compares the indexes with the log; a JVM with its log layer (`Judge.java`); and a whole broker.
-//! `OFFSETFS_DIFFERENTIAL` says how many generated directories are tried (300), `OFFSETFS_TEST_SEED` with which seed it begins (the time).
+//! `OFFSETFS_DIFFERENTIAL` says how many generated directories are tried (300), `OFFSETFS_CLEANING` how many generated logs are compacted (25),
+//! `OFFSETFS_TEST_SEED` with which seed it begins (the time).
 
 #[path = "kafka/broker.rs"]
 mod broker;

@@ -457,7 +457,9 @@ impl Answers {
     }
 
     pub(super) fn release(this: &Arc<Answers>, number: u64, handle: u64, mode: OpenAccMode) {
-        match this.inodes.place(number).map(|place| place.node) {
+        let place = this.inodes.place(number);
+        match place.as_ref().map(|place| &place.node) {
+            Some(Node::Record(..)) => place.iter().for_each(|place| this.tree.close_record(place)),
             Some(Node::Append(_)) if mode != OpenAccMode::O_RDONLY => {
                 if let Some(lookup) = this.appends.release(number) {
                     if lookup.appender.tail_pending() {
@@ -481,7 +483,7 @@ impl Answers {
                 this.waiters.forget(handle);
                 this.followers.write().remove(&handle);
             }
-            Some(Node::Append(_) | Node::Ctl | Node::Record(..) | Node::Link(_)) | None => {}
+            Some(Node::Append(_) | Node::Ctl | Node::Link(_)) | None => {}
             Some(Node::Root | Node::ByOffset | Node::ByTime | Node::ByKey | Node::Segments | Node::DecodedDir) => {}
             Some(Node::Topic(_) | Node::Apart | Node::TopicTimes(_)) => {}
         }

@@ -16,6 +16,7 @@ use crate::log::segment::OpenSegments;
 use crate::log::settings::{InForce, Settings};
 use crate::log::walk::{Item, Look, Walk};
 use crate::source::access::{self, Access, Locks, Wish};
+use crate::source::held::Kept;
 use crate::source::status;
 use crate::source::upkeep::Upkeep;
 use crate::source::{Batches, Control, Keys, Maintenance, SegmentSpan, Shared, Source, Status};
@@ -278,6 +279,22 @@ impl Source for Local {
             Found::Absent(absent) => Ok(Err(absent)),
             Found::Record(_) => Ok(self.partition.batch_at(offset, patience)?.map(|(batch, _)| batch.stored)),
         }
+    }
+
+    fn open_record(&self, offset: Offset) {
+        if let Some(upkeep) = &self.upkeep {
+            upkeep.held().open(offset);
+        }
+    }
+
+    fn close_record(&self, offset: Offset) {
+        if let Some(upkeep) = &self.upkeep {
+            upkeep.held().close(offset);
+        }
+    }
+
+    fn kept(&self, offset: Offset) -> Option<Kept> {
+        self.upkeep.as_ref()?.held().kept(offset)
     }
 
     fn stored_at(&self, offset: Offset, patience: Patience) -> Result<Option<(String, u64)>> {

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod data_dir;
+pub mod held;
 pub mod keys;
 pub mod local;
 pub mod maintenance;
@@ -32,6 +33,7 @@ pub use crate::log::settings::{InForce, Origin};
 pub use crate::log::transactions::OpenTransaction;
 pub use crate::log::verified::batches_known_and_computed;
 
+pub use held::Kept;
 pub use keys::Keys;
 pub use maintenance::{Maintenance, Storage};
 
@@ -156,6 +158,18 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`Source::record`].
     fn stored_batch(&self, offset: Offset, patience: Patience) -> Result<Result<Shared, Absent>>;
+
+    /// Somebody opens the record at an offset: until it is closed, its bytes stay for [`Source::kept`], whatever is taken from the log. Others than
+    /// us who take it do not ask.
+    fn open_record(&self, _offset: Offset) {}
+
+    /// Somebody who has opened it closes it.
+    fn close_record(&self, _offset: Offset) {}
+
+    /// A record that went while it was open.
+    fn kept(&self, _offset: Offset) -> Option<Kept> {
+        None
+    }
 
     /// The file and the position of the batch that holds the record at an offset; a capability.
     ///

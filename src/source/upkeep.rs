@@ -8,6 +8,7 @@ use crate::log::commit::Committer;
 use crate::log::compaction::{self, Mode, Outcome};
 use crate::log::partition::Partition;
 use crate::log::retention::{self, Plan};
+use crate::source::held::Held;
 use crate::types::{Offset, TimestampMs};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct Upkeep {
     committer: Arc<Committer>,
     /// Held by whoever changes what lies before the active segment.
     at_work: Mutex<()>,
+    /// The records that are open, which keep their bytes.
+    held: Held,
     state: Mutex<State>,
     wake: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -66,6 +69,7 @@ impl Upkeep {
             partition,
             committer,
             at_work: Mutex::new(()),
+            held: Held::default(),
             state: Mutex::new(state),
             wake: Condvar::new(),
             thread: Mutex::new(None),
@@ -107,6 +111,8 @@ impl Upkeep {
         }
         let mut exclusively = |work: &mut dyn FnMut()| {
             self.committer.with_writer(|_| {
+                let active = self.partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset());
+                self.held.keep(&self.partition, Offset::ZERO..active);
                 work();
                 Ok(())
             })
@@ -139,7 +145,10 @@ impl Upkeep {
         if plan.removals.is_empty() {
             return Ok(plan);
         }
-        let plan = self.committer.with_writer(|writer| retention::carry_out(&self.partition, writer))?;
+        let plan = self.committer.with_writer(|writer| {
+            self.held.keep(&self.partition, Offset::ZERO..plan.first_kept().unwrap_or_default());
+            retention::carry_out(&self.partition, writer)
+        })?;
         for removal in &plan.removals {
             log::info!(
                 "{}: the segment of offsets {} to below {} went: {}",
@@ -159,7 +168,13 @@ impl Upkeep {
     pub(crate) fn delete_before(&self, offset: Offset) -> Result<Offset> {
         let _at_work = self.at_work.lock();
         self.partition.may_write()?;
+        self.held.keep(&self.partition, Offset::ZERO..offset);
         self.partition.delete_before(offset)
+    }
+
+    /// The records that are open.
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
     }
 
     /// Does all that is due by the clock: unlinks what has waited long enough and, with the setting `maintenance`, compacts and looks for segments that

@@ -7,7 +7,7 @@ mod listing;
 mod xattr;
 
 use crate::io::{File, Kind, Open, Space};
-use crate::source::{Absent, Control, Found, Record, SegmentSpan, Source};
+use crate::source::{Absent, Control, Found, Record, SegmentSpan, Shared, Source};
 use crate::types::{Offset, Patience, TimestampMs};
 use crate::view::appender::Appender;
 use crate::view::checking::Checks;
@@ -348,7 +348,7 @@ impl View {
                 let size = stream::size_of(&self.source, *span, SIZED_RANGE_MOST, patience)?;
                 file(size.unwrap_or(0), Time::from_ms(self.source.modified(span.until)), self.source.readable(), Lifetime::Moving)
             }
-            Node::Record(offset, face) => self.record_attr(&self.record(*offset, patience)?, *face)?,
+            Node::Record(offset, face) => self.record_attr(&self.record_or_kept(*offset, patience)?.0, *face)?,
             Node::SegmentFile(name) => {
                 let files = self.source.files().ok_or_else(|| Error::not_found("this source has no files"))?;
                 let metadata = files.metadata(name).map_err(|e| crate::error::Error::io("look at", name.to_string_lossy(), e))?;
@@ -378,16 +378,35 @@ impl View {
         if self.source.is_stable() { Lifetime::Stable } else { Lifetime::Foreign }
     }
 
-    /// How long a record that was looked up may be believed, as its opening has to say; the record itself is not looked for again.
+    /// Opens a record: its bytes stay until [`View::close_record`], which has to follow unless it is not found. Says how long a record that was
+    /// looked up may be believed; the record itself is not looked for again.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] where the log does not reach it any more; as [`View::lookup`].
     pub fn open_record(&self, offset: Offset, patience: Patience) -> Result<Lifetime> {
+        // Before the look: who takes it behind the look keeps it.
+        self.source.open_record(offset);
         let bounds = self.source.bounds(patience)?;
         if offset < bounds.log_start || offset >= bounds.log_end {
+            self.source.close_record(offset);
             return Err(Error::not_found(format!("offset {offset} does not lie between {} and {}", bounds.log_start, bounds.log_end)));
         }
         Ok(self.record_lifetime())
+    }
+
+    /// Closes a record that was opened.
+    pub fn close_record(&self, offset: Offset) {
+        self.source.close_record(offset);
+    }
+
+    /// A record, or what was kept of it for those who have it open; then with the stored bytes of its batch.
+    fn record_or_kept(&self, offset: Offset, patience: Patience) -> Result<(Record, Option<Shared>)> {
+        match self.record(offset, patience) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.source.kept(offset).map(|kept| (kept.record, Some(kept.batch))).ok_or(error)
+            }
+            found => found.map(|record| (record, None)),
+        }
     }
 
     fn json(&self, record: &Record) -> Result<Vec<u8>> {
@@ -399,12 +418,13 @@ impl View {
         Ok(line)
     }
 
-    /// Reads from a record's file at a position; returns how many bytes. Nothing is kept between two reads.
+    /// Reads from a record's file at a position; returns how many bytes. Nothing is kept between two reads, but for an open record that was taken from
+    /// the log.
     ///
     /// # Errors
     /// As [`View::lookup`].
     pub fn read_record(&self, offset: Offset, face: Face, at: u64, out: &mut [u8], patience: Patience) -> Result<usize> {
-        let record = self.record(offset, patience).inspect_err(|error| {
+        let (record, kept) = self.record_or_kept(offset, patience).inspect_err(|error| {
             if error.kind() == ErrorKind::Damaged {
                 self.journal.note(self.source.now(), &format!("by-offset/{offset}{}", face.suffix()), error);
             }
@@ -413,7 +433,7 @@ impl View {
             Face::Value => (render::copy_from(record.value().unwrap_or_default(), at, out), record.is_broken()),
             Face::Key => (render::copy_from(record.key().unwrap_or_default(), at, out), record.is_broken()),
             Face::Json => (render::copy_from(&self.json(&record)?, at, out), false),
-            Face::Batch => match self.source.stored_batch(offset, patience)? {
+            Face::Batch => match kept.map_or_else(|| self.source.stored_batch(offset, patience), |batch| Ok(Ok(batch)))? {
                 Ok(stored) => (render::copy_from(stored.as_slice(), at, out), stored.is_broken()),
                 Err(_) => return Err(Error::not_found(format!("the record at offset {offset} is gone"))),
             },

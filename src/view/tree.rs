@@ -118,6 +118,14 @@ impl Tree {
         }
     }
 
+    /// As [`View::close_record`].
+    pub fn close_record(&self, place: &Place) {
+        // A partition that cannot be had now has no record open.
+        if let (Node::Record(offset, _), Ok(Some(view))) = (&place.node, self.view(place.slot, Patience::AtOnce)) {
+            view.close_record(*offset);
+        }
+    }
+
     /// Reads from a record's file, as [`View::read_record`].
     ///
     /// # Errors

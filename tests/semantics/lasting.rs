@@ -1,4 +1,4 @@
-//! P30, P33 to P37, P44 and P45: what lasts. P31 and P32 need root and stand in `tests/load.rs`.
+//! P30, P33 to P37 and P44 to P46: what lasts. P31 and P32 need root and stand in `tests/load.rs`.
 
 use super::common::encode::Batch;
 use super::common::partition::PartitionDir;
@@ -6,6 +6,7 @@ use super::mounted::Mounted;
 use super::{LOG, T0, errno, fresh, soon};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
@@ -172,4 +173,39 @@ fn p45_a_compaction_keeps_the_last_record_of_every_key_under_its_offset() {
     let m = Mounted::new(&source, &["-o", &format!("maintenance=on,min.cleanable.dirty.ratio=0,{keyed}")]);
     soon("a compaction", || !m.sh("ls by-offset").lines().any(|name| name == "2"));
     assert_eq!(m.text("by-key/a"), "3\n");
+}
+
+#[test]
+fn p46_what_is_open_keeps_its_bytes() {
+    const SETTINGS: &str = "cleanup.policy=compact,by-key=rw,file.delete.delay.ms=0,segment.bytes=1000,batch.size=1";
+    for takes in ["retain", "delete-before 6", "compact"] {
+        let (folder, m) = fresh(
+            &SETTINGS.replace("compact,by-key", if takes == "retain" { "delete,retention.bytes=0,by-key" } else { "compact,by-key" }),
+        );
+        for n in 0..6 {
+            m.sh(&format!("echo {n} > by-key/k"));
+        }
+        m.sh("echo roll > ctl; echo z > by-key/z");
+        // Opened, and not read: nothing of it is in the page cache.
+        let mut open: Vec<(&str, fs::File, String)> = Vec::new();
+        for (name, whole) in [("1", "1\n"), ("2.key", "k"), ("3.json", ""), ("0..5", "0\n\n1\n\n2\n\n3\n\n4\n\n"), ("4.batch", "")] {
+            let file = fs::File::open(m.at("by-offset").join(name)).expect(name);
+            open.push((name, file, whole.to_owned()));
+        }
+        let log = fs::read(folder.path().join("demo-0").join(LOG)).expect("the log");
+        m.sh(&format!("echo {takes} > ctl"));
+        assert!(!m.sh("ls by-offset").lines().any(|name| name == "1"), "{takes}");
+        for (name, file, whole) in &mut open {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).unwrap_or_else(|error| panic!("{takes} {name}: {error}"));
+            match *name {
+                "3.json" => assert!(String::from_utf8_lossy(&bytes).contains("\"offset\":3,"), "{takes}"),
+                "4.batch" => assert!(!bytes.is_empty() && log.windows(bytes.len()).any(|window| window == bytes), "{takes}"),
+                _ => assert_eq!(String::from_utf8_lossy(&bytes), *whole, "{takes} {name}"),
+            }
+        }
+        drop(open);
+        soon("who comes later finds nothing", || fs::read(m.at("by-offset/5")).is_err() || takes == "compact");
+        assert!(fs::read(m.at("by-offset/2.json")).is_err(), "{takes}");
+    }
 }
