@@ -5,7 +5,7 @@
 #   tests/long.sh FORM [NUMBER [SEED]]
 #
 # FORM         NUMBER without one given, and what it counts
-# states       10000000  disks that a crash may leave, drawn from SEED (without one: from the clock; it is printed)
+# states       10000000  disks that a crash may leave, drawn from SEED
 # workloads    2         every workload of up to so many steps, struck by every fault at every operation
 # kills        10000     kill -9 of a process that appends
 # mounts       2000      kill -9 of a daemon with shells that write through its mount (root)
@@ -14,9 +14,10 @@
 # fuzz         1800      seconds for each fuzz target
 # schedules    10000     orders of threads at random, and as many with few switches, for each test
 # stress       600       seconds of everything at once
-# differential 10000     generated directories that Kafka's log layer and offsetfs read (Java 17, Maven)
+# differential 10000     generated directories that Kafka's log layer and offsetfs read, from SEED on (Java 17, Maven)
 #
-# All but fuzz and schedules use as many processors as they may: `taskset -c 0 nice tests/long.sh ...` leaves the others alone.
+# Without a SEED it comes from the clock and is printed. All but fuzz and schedules use as many processors as they may: `taskset -c 0 nice tests/long.sh
+# ...` leaves the others alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -35,13 +36,16 @@ release() {
 [ $# -ge 1 ] && [ $# -le 3 ] || usage
 form=$1
 number=${2:-}
-case $number$([ "$form" = states ] && echo "${3:-}" || echo "${3:+x}") in
-*[!0-9]*) usage ;;
+seed=${3:-}
+case $form:$number$seed in
+*:*[!0-9]*) usage ;;
+states:* | differential:*) ;;
+*) [ -z "$seed" ] || usage ;;
 esac
 begin=$SECONDS
 case $form in
 states)
-    OFFSETFS_CRASH_STATES=${number:-10000000} OFFSETFS_CRASH_SEED=${3:-$(date +%s)} release crash nothing_acknowledged
+    OFFSETFS_CRASH_STATES=${number:-10000000} OFFSETFS_CRASH_SEED=${seed:-$(date +%s)} release crash nothing_acknowledged
     ;;
 workloads) OFFSETFS_CRASH_LENGTH=${number:-2} release crash short_workloads ;;
 kills) OFFSETFS_KILL_CYCLES=${number:-10000} release kill a_killed_writer ;;
@@ -55,7 +59,9 @@ schedules)
     cargo test --features shuttle --lib schedules::
     ;;
 stress) OFFSETFS_STRESS_SECONDS=${number:-600} release stress ;;
-differential) OFFSETFS_TEST_KAFKA=1 OFFSETFS_DIFFERENTIAL=${number:-10000} release kafka we_read_what_kafka_reads ;;
+differential)
+    OFFSETFS_TEST_KAFKA=1 OFFSETFS_DIFFERENTIAL=${number:-10000} OFFSETFS_TEST_SEED=${seed:-$(date +%s)} release kafka we_read_what_kafka_reads
+    ;;
 *) usage ;;
 esac
 printf '\n%s: done after %d s\n' "$form" $((SECONDS - begin))
