@@ -1,8 +1,8 @@
 //! May we write, and if not, why: the locks of a partition directory and of the data directory around it.
 //!
-//! Four steps, in this order: somebody holds a lock: refused. The directory belongs to a broker: read-only, unless it is taken over. The files that
-//! an append would change have another name, as in a backup of hard links: read-only. Else writable. A mount that is asked to be read-only takes and tests no lock at all. With a take-over goes the mark of the broker's clean stop, which is
-//! taken away before the first change and put back after a clean end.
+//! Four steps, in this order: somebody holds a lock: refused. The files that an append would change have another name, as in a backup of hard links:
+//! read-only. The directory belongs to a broker: read-only, unless it is taken over. Else writable. A mount that is asked to be read-only takes and tests
+//! no lock at all. With a take-over goes the mark of the broker's clean stop, which is taken away before the first change and put back after a clean end.
 
 use crate::error::{Error, Result};
 use crate::io::{Directory, FileSystem, Kind, Open, lock, write_all_at};
@@ -70,6 +70,10 @@ pub fn decide(dir: &Arc<dyn Directory>, parent: Option<&Arc<dyn Directory>>, wis
         // A parent that we may not even read is no data directory that we could share.
         Some(Err(_)) | None => None,
     };
+    // Before the broker's lock is taken: its file would be left behind.
+    if let Some(reason) = another_name(&**dir)? {
+        return Ok(Access::ReadOnly(reason));
+    }
     let owned = [Some(dir), parent].into_iter().flatten().find(|d| d.metadata(OsStr::new(names::META_PROPERTIES)).is_ok());
     let mut broker = None;
     match (owned, wish) {
@@ -87,9 +91,6 @@ pub fn decide(dir: &Arc<dyn Directory>, parent: Option<&Arc<dyn Directory>>, wis
             }
         }
         (None, _) => {}
-    }
-    if let Some(reason) = another_name(&**dir)? {
-        return Ok(Access::ReadOnly(reason));
     }
     Ok(Access::Writable(Locks { _directory: Some(directory), _parent: around, broker: Mutex::new(broker), within_taken_over: false }))
 }

@@ -176,6 +176,14 @@ pub(crate) fn hard_links_are_read_and_not_written() {
     drop(m);
     let after: Vec<Vec<u8>> = original.names().iter().map(|name| fs::read(original.path().join(name)).expect("a file")).collect();
     assert!(before == after, "the original is as it was");
+    // The same with a take-over, which leaves no lock file behind.
+    let broker = folder.path().join("meta.properties");
+    fs::write(&broker, "version=1\n").expect("a file");
+    let m = Mounted::new(&copy, &["--take-over"]);
+    assert!(m.text("status").contains("another name"), "{}", m.text("status"));
+    drop(m);
+    assert!(!folder.path().join(".lock").exists());
+    fs::remove_file(broker).expect("no data directory any more");
     // Copied into a file of its own, it takes appends.
     let script = "for f in *; do cp \"$f\" \"$f.own\"; mv \"$f.own\" \"$f\"; done";
     assert!(Command::new("bash").args(["-ec", script]).current_dir(&copy).status().expect("bash can be started").success());
