@@ -149,8 +149,8 @@ fn at(n: i64) -> Offset {
 
 /// The position of the batch that holds an offset.
 pub(crate) fn to_batch(log: &Local, n: i64) -> u64 {
-    match log.partition().batch_at(at(n), Patience::MayBlock) {
-        Ok(Ok((batch, _))) => batch.position,
+    match log.partition().header_at(at(n), Patience::MayBlock) {
+        Ok(Ok((_, position))) => position.get(),
         other => panic!("{other:?}"),
     }
 }

@@ -9,7 +9,7 @@ mod following;
 pub(crate) use following::End;
 
 use crate::error::{Error, Result};
-use crate::io::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use crate::io::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use crate::io::sync::{ArcSwap, Mutex};
 use crate::io::{Clock, Directory};
 use crate::log::checkpoint;
@@ -21,7 +21,7 @@ use crate::log::removal::Waste;
 use crate::log::scan::{Scan, Scope, Tail, scan};
 use crate::log::segment::{OpenSegment, OpenSegments, Role, Segment};
 use crate::log::transactions::Transactions;
-use crate::types::{Offset, Patience, TopicPartition};
+use crate::types::{Offset, Patience, TimestampMs, TopicPartition};
 use following::{Looked, Watch};
 use std::sync::Arc;
 
@@ -34,6 +34,11 @@ pub struct Layout {
     bases: Vec<i64>,
     /// The read bits that every `.log` grants.
     pub readable: u32,
+    /// For each of the leading segments that look-ups by time have come to, the greatest time that it or one before it reaches, in milliseconds. The
+    /// last segment, which still grows, is never among them.
+    reached_ms: Vec<AtomicI64>,
+    /// How many of these are known.
+    reached: AtomicUsize,
 }
 
 impl Layout {
@@ -41,7 +46,25 @@ impl Layout {
     pub fn new(segments: Vec<Arc<Segment>>) -> Layout {
         let readable = segments.iter().fold(0o444, |bits, segment| bits & segment.mode());
         let bases = segments.iter().map(|s| s.base_offset().get()).collect();
-        Layout { segments, bases, readable }
+        let reached_ms = segments.iter().skip(1).map(|_| AtomicI64::new(i64::MIN)).collect();
+        Layout { segments, bases, readable, reached_ms, reached: AtomicUsize::new(0) }
+    }
+
+    /// The place of the first segment that reaches a time, if it is known; else that of the first segment of which it has to be found out.
+    pub(crate) fn first_known_to_reach(&self, time: TimestampMs) -> usize {
+        let known = self.reached_ms.get(..self.reached.load(Ordering::Acquire)).unwrap_or_default();
+        known.partition_point(|ms| ms.load(Ordering::Relaxed) < time.get())
+    }
+
+    /// Remembers the time that a segment reaches, where it is the next one to be known.
+    pub(crate) fn reaches(&self, at: usize, time: TimestampMs) {
+        let Some(ms) = self.reached_ms.get(at) else { return };
+        if at == self.reached.load(Ordering::Acquire) {
+            let before = at.checked_sub(1).and_then(|before| self.reached_ms.get(before)).map_or(i64::MIN, |ms| ms.load(Ordering::Relaxed));
+            // Threads that come here at once store the same.
+            ms.store(before.max(time.get()), Ordering::Relaxed);
+            self.reached.fetch_max(at + 1, Ordering::Release);
+        }
     }
 
     /// The place of the segment with the greatest base offset at or below an offset.
@@ -384,5 +407,26 @@ impl Partition {
             found.seal_tail(limit.map_or(Offset::MAX, Offset::previous));
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::{Kind, Metadata};
+
+    #[test]
+    fn what_segments_reach_is_remembered_but_for_the_last() {
+        let metadata = Metadata { kind: Kind::File, len: 0, mtime_ns: 0, inode: 1, device: 1, mode: 0o644, uid: 0, gid: 0, links: 1 };
+        let segment = |n| Arc::new(Segment::new(Offset::new(n).expect("an offset"), "", &metadata));
+        let layout = Layout::new((0..5).map(segment).collect());
+        let first = |ms| layout.first_known_to_reach(TimestampMs::new(ms));
+        assert_eq!(first(0), 0, "nothing is known");
+        layout.reaches(1, TimestampMs::new(50));
+        assert_eq!(first(50), 0, "the first one is not known yet");
+        for (at, ms) in [(0, 10), (1, 5), (2, 30), (1, 90), (3, 20), (4, 99)] {
+            layout.reaches(at, TimestampMs::new(ms));
+        }
+        assert_eq!([first(-1), first(10), first(11), first(30), first(31), first(99)], [0, 0, 2, 2, 4, 4]);
     }
 }

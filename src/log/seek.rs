@@ -220,6 +220,18 @@ impl Partition {
         }
     }
 
+    /// The header of the batch that holds an offset, its CRC verified, and its position. Holds nothing open, and so costs less than
+    /// [`Partition::batch_at`].
+    ///
+    /// # Errors
+    /// As [`Partition::record`].
+    pub fn header_at(&self, offset: Offset, patience: Patience) -> Result<Result<(BatchHeader, Position), Absent>> {
+        if let Some(known) = self.known(offset, |k| Some((k.header, Position::new(k.position)))) {
+            return Ok(Ok(known));
+        }
+        Ok(self.batch_at(offset, patience)?.map(|(batch, _)| (batch.header, Position::new(batch.position))))
+    }
+
     /// The same in a segment that was passed over thoroughly: what is damaged is known.
     fn seek_in_scan(
         &self,

@@ -93,6 +93,8 @@ pub struct Segment {
     recently_used: AtomicBool,
     /// The writer's files are never closed by the LRU.
     pinned: AtomicBool,
+    /// Whether the clock hand passes over it.
+    in_ring: AtomicBool,
     /// Held while the files are opened, scanned or exchanged; never by a reader of an open segment.
     opening: Mutex<()>,
     /// The largest time and the last offset of its batch, once known: `i64::MIN` is unknown.
@@ -114,6 +116,7 @@ impl Segment {
             open: ArcSwapOption::empty(),
             recently_used: AtomicBool::new(false),
             pinned: AtomicBool::new(false),
+            in_ring: AtomicBool::new(false),
             opening: Mutex::new(()),
             largest_ms: AtomicI64::new(i64::MIN),
         }
@@ -330,9 +333,11 @@ impl OpenSegments {
 
     fn opened(&self, segment: &Arc<Segment>) {
         let mut ring = self.ring.lock();
-        // Those that retention and compaction took do not fill the ring.
-        ring.retain(|s| s.strong_count() > 0);
-        if !ring.iter().any(|s| std::ptr::eq(s.as_ptr(), Arc::as_ptr(segment))) {
+        // Those that retention and compaction took do not fill the ring; looked for as often as it has doubled.
+        if ring.len() >= 64 && ring.len().is_power_of_two() {
+            ring.retain(|s| s.strong_count() > 0);
+        }
+        if !segment.in_ring.swap(true, Ordering::Relaxed) {
             ring.push_back(Arc::downgrade(segment));
         }
         let mut chances = 2 * ring.len();
@@ -344,6 +349,7 @@ impl OpenSegments {
             {
                 ring.push_back(oldest);
             } else {
+                candidate.in_ring.store(false, Ordering::Relaxed);
                 candidate.close();
             }
         }

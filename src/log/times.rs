@@ -22,11 +22,12 @@ impl Partition {
     /// What the system says; [`Error::WouldBlock`].
     pub fn time_floor(&self, time: TimestampMs, patience: Patience) -> Result<Option<Offset>> {
         let layout = self.layout();
-        for at in 0..layout.segments.len() {
+        for at in layout.first_known_to_reach(time)..layout.segments.len() {
             let largest = self.largest_time(&layout, at, patience)?;
             let segment = &layout.segments[at];
             // Kafka takes the time of the file where no record has one.
             let reaches = if largest.get() >= 0 { largest } else { segment.mtime() };
+            layout.reaches(at, reaches);
             if reaches < time {
                 continue;
             }
@@ -63,8 +64,8 @@ impl Partition {
             }
             // Only a batch that may hold the answer is read whole.
             if batch.header.is_wrapper() || !verified::contains(batch.instance, Subject::Batch, batch.position) {
-                match self.batch_at(batch.header.last_offset.max(bounds.log_start), patience) {
-                    Ok(Ok((verified, _))) if verified.position == batch.position => {}
+                match self.header_at(batch.header.last_offset.max(bounds.log_start), patience) {
+                    Ok(Ok((_, position))) if position.get() == batch.position => {}
                     Ok(_) | Err(Error::Corrupt(_)) => continue,
                     Err(error) => return Err(error),
                 }

@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// So many segments are kept open at once; each is up to three maps, of which Linux allows 65,530 a process.
-pub(crate) const OPEN_SEGMENTS_MOST: usize = 2048;
+pub(crate) const OPEN_SEGMENTS_MOST: usize = 10_240;
 
 /// How a partition directory is opened.
 #[derive(Clone, Debug, Default)]
@@ -574,6 +574,9 @@ impl Batches for LocalBatches {
                 }
             } else if self.committed_only && !self.partition.is_committed(&batch.header, batch.header.base_offset, patience)? {
                 continue;
+            }
+            if !batch.header.is_compressed() {
+                return Ok(Some(Body { header: batch.header, bytes: batch.stored }));
             }
             match self.partition.body(&batch, &file, patience) {
                 Ok(body) => return Ok(Some(body)),
