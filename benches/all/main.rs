@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench all                        every section but the peers
-//! cargo bench --bench all -- SECTION...          some: inside mount together growth memory peers
+//! cargo bench --bench all -- SECTION...          some: inside mount together growth memory knobs peers
 //! cargo bench --bench all -- --rounds 5          so many rounds (default 5)
 //! cargo bench --bench all -- --readme            puts the tables into README.md, between its two marks
 //! OFFSETFS_BENCH_MIB=256                         log of a set in process
@@ -15,13 +15,14 @@
 //! Beside the text it writes `target/bench/table.json`, `table.md` and `table.svg`.
 //!
 //! Through the mount a row holds if its time is at most 1.15 times (the null file system's for the same requests + that of the same work in
-//! process). `null` is that file system, `client` what pins itself beside it, `bare` the limit in process; `growth` and `memory` have no other side. `peers` fetches Kafka
-//! with Maven and builds two crates (Java 17, the network the first time).
+//! process). `null` is that file system, `client` what pins itself beside it, `bare` the limit in process; `growth` and `memory` have no other side,
+//! `knobs` has a table and a plot of its own. `peers` fetches Kafka with Maven and builds two crates (Java 17, the network the first time).
 
 mod bare;
 mod client;
 mod growth;
 mod inside;
+mod knobs;
 mod memory;
 mod mount;
 mod null;
@@ -33,6 +34,8 @@ mod together;
 use std::path::Path;
 use table::Table;
 
+const SECTIONS: [&str; 7] = ["inside", "mount", "together", "growth", "memory", "knobs", "peers"];
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     match arguments.first().map(String::as_str) {
@@ -42,8 +45,7 @@ fn main() {
         _ => {}
     }
     let rounds = arguments.iter().position(|a| a == "--rounds").and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(5);
-    let wanted: Vec<&str> =
-        arguments.iter().map(String::as_str).filter(|a| ["inside", "mount", "together", "growth", "memory", "peers"].contains(a)).collect();
+    let wanted: Vec<&str> = arguments.iter().map(String::as_str).filter(|a| SECTIONS.contains(a)).collect();
     let wants = |section: &str| if wanted.is_empty() { section != "peers" } else { wanted.contains(&section) };
     let folder = places::Scratch::new();
     let mut table = Table::new(rounds);
@@ -61,9 +63,16 @@ fn main() {
     section("growth", growth::run);
     section("memory", memory::run);
     section("peers", peers::run);
-    print!("{}", table.text());
-    if arguments.iter().any(|a| a == "--readme") {
-        table.put_into_readme();
+    let into_readme = arguments.iter().any(|a| a == "--readme");
+    if wants("knobs") {
+        eprintln!("knobs ...");
+        knobs::run(folder.path(), table.rounds, into_readme);
+    }
+    if wanted != ["knobs"] {
+        print!("{}", table.text());
+        if into_readme {
+            table.put_into_readme();
+        }
     }
     drop(folder);
     // A row whose sides did different work has no ratio: that is a fault of the benches.

@@ -279,13 +279,17 @@ impl Table {
 
     /// Puts the tables between the two marks in README.md.
     pub(crate) fn put_into_readme(&self) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-        let text = fs::read_to_string(&path).expect("README.md");
-        let (begin, end) = ("<!-- figures -->\n", "<!-- end of figures -->");
-        let (before, rest) = text.split_once(begin).expect("the first mark");
-        let (_, after) = rest.split_once(end).expect("the second mark");
-        fs::write(&path, format!("{before}{begin}{}{end}{after}", self.markdown())).expect("README.md can be written");
+        put_between("<!-- figures -->\n", "<!-- end of figures -->", &self.markdown());
     }
+}
+
+/// Puts a text between two marks in README.md.
+pub(crate) fn put_between(begin: &str, end: &str, content: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let text = fs::read_to_string(&path).expect("README.md");
+    let (before, rest) = text.split_once(begin).expect("the first mark");
+    let (_, after) = rest.split_once(end).expect("the second mark");
+    fs::write(&path, format!("{before}{begin}{content}{end}{after}")).expect("README.md can be written");
 }
 
 fn told(held: Option<bool>) -> &'static str {
