@@ -1,8 +1,8 @@
 //! What the headers of the whole log tell a compaction: which transactions were aborted, which are open, and the last batch of each producer.
 //!
 //! The log itself is asked, not `.txnindex` and not the snapshots of producers: what they say wrongly would cost records. Entries of a `.txnindex` are
-//! only carried over, for a broker to read, where the log agrees. A snapshot counts for one thing: it knows producers of whom compaction left nothing
-//! but empty headers, and when they wrote last, so that those headers stay as long as a broker keeps them.
+//! only carried over, for a broker to read, where the log agrees. A snapshot counts for one thing: which producers are remembered. It knows those of whom
+//! compaction left nothing but empty headers, when they wrote last, and who was forgotten, so that headers stay as long as they do in a broker.
 
 use super::batches::Batches;
 use crate::error::{Error, Result};
@@ -43,9 +43,8 @@ struct Producer {
 #[derive(Debug, Default)]
 pub(super) struct History {
     producers: HashMap<i64, Producer>,
-    /// The same as a snapshot has it, and what came behind that.
-    by_snapshot: HashMap<i64, Producer>,
-    snapshot_at: Option<Offset>,
+    /// Where the batches begin that were not in the snapshot that was begun with.
+    from: Offset,
     open: HashMap<i64, Offset>,
     open_firsts: BTreeMap<Offset, usize>,
     /// By rising marker offset.
@@ -66,17 +65,6 @@ pub(super) fn control_of(header: &BatchHeader, batch: &[u8], file: &str, positio
 }
 
 impl Producer {
-    /// Takes a batch of it into account.
-    fn meet<'k>(known: &'k mut HashMap<i64, Producer>, header: &BatchHeader) -> &'k mut Producer {
-        let new = Producer { epoch: header.producer_epoch, last_data: None, timestamp: header.max_timestamp, in_transaction: false };
-        let producer = known.entry(header.producer_id).or_insert(new);
-        if producer.epoch != header.producer_epoch {
-            (producer.epoch, producer.last_data) = (header.producer_epoch, None);
-        }
-        producer.timestamp = header.max_timestamp;
-        producer
-    }
-
     /// Whether its state hangs on a batch.
     fn needs(&self, header: &BatchHeader, forgotten_before: TimestampMs) -> bool {
         if !self.in_transaction && self.timestamp <= forgotten_before {
@@ -99,7 +87,7 @@ impl History {
                 let in_transaction = e.open_since.is_some();
                 (e.producer_id, Producer { epoch: e.epoch, last_data: e.last_data, timestamp: e.timestamp, in_transaction })
             };
-            (history.by_snapshot, history.snapshot_at) = (entries.into_iter().map(producer).collect(), Some(*offset));
+            (history.producers, history.from) = (entries.into_iter().map(producer).collect(), *offset);
             break;
         }
         history
@@ -114,7 +102,7 @@ impl History {
             if header.producer_id < 0 || header.magic < 2 {
                 continue;
             }
-            if self.producers.len() >= PRODUCERS_MOST {
+            if self.producers.len().max(self.open.len()) >= PRODUCERS_MOST {
                 return Err(Error::NotCompacted { reason: format!("it has more than {PRODUCERS_MOST} producers") });
             }
             if !header.attributes.is_control() {
@@ -129,29 +117,34 @@ impl History {
         Ok(())
     }
 
-    /// The two views of its producer.
-    fn meet(&mut self, header: &BatchHeader) -> (&mut Producer, Option<&mut Producer>) {
-        let behind = self.snapshot_at.is_some_and(|at| header.base_offset >= at);
-        (Producer::meet(&mut self.producers, header), behind.then(|| Producer::meet(&mut self.by_snapshot, header)))
+    /// Takes a batch of a producer into account, unless the snapshot did.
+    fn meet(&mut self, header: &BatchHeader, change: impl FnOnce(&mut Producer)) {
+        if header.base_offset < self.from {
+            return;
+        }
+        let new = Producer { epoch: header.producer_epoch, last_data: None, timestamp: header.max_timestamp, in_transaction: false };
+        let producer = self.producers.entry(header.producer_id).or_insert(new);
+        if producer.epoch != header.producer_epoch {
+            (producer.epoch, producer.last_data) = (header.producer_epoch, None);
+        }
+        producer.timestamp = header.max_timestamp;
+        change(producer);
     }
 
     fn data(&mut self, header: &BatchHeader) {
         let transactional = header.attributes.is_transactional();
-        let (producer, by_snapshot) = self.meet(header);
-        let begins = transactional && !producer.in_transaction;
-        for producer in std::iter::once(producer).chain(by_snapshot) {
+        self.meet(header, |producer| {
             producer.last_data = Some(header.last_offset);
             producer.in_transaction |= transactional;
-        }
-        if begins {
+        });
+        if transactional && !self.open.contains_key(&header.producer_id) {
             self.open.insert(header.producer_id, header.base_offset);
             *self.open_firsts.entry(header.base_offset).or_default() += 1;
         }
     }
 
     fn marker(&mut self, header: &BatchHeader, aborts: bool) {
-        let (producer, by_snapshot) = self.meet(header);
-        std::iter::once(producer).chain(by_snapshot).for_each(|producer| producer.in_transaction = false);
+        self.meet(header, |producer| producer.in_transaction = false);
         let Some(first) = self.open.remove(&header.producer_id) else { return };
         if let Some(count) = self.open_firsts.get_mut(&first) {
             *count -= 1;
@@ -174,8 +167,7 @@ impl History {
     /// Whether the state of a producer who may still write hangs on this batch: it is the last one with data or, where the producer has none, a marker
     /// of its epoch.
     pub(super) fn needs(&self, header: &BatchHeader, forgotten_before: TimestampMs) -> bool {
-        let known = [&self.producers, &self.by_snapshot].map(|known| known.get(&header.producer_id));
-        header.producer_id >= 0 && known.into_iter().flatten().any(|producer| producer.needs(header, forgotten_before))
+        header.producer_id >= 0 && self.producers.get(&header.producer_id).is_some_and(|producer| producer.needs(header, forgotten_before))
     }
 }
 
