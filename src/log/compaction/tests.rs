@@ -168,6 +168,15 @@ fn a_producer_whom_a_snapshot_knows_keeps_its_last_batch() {
         let log = disk.read_file(log_path(0, ".log")).expect("a log");
         assert_eq!(log.windows(61).any(|window| window == bytes(AFTER[2])), kept, "written at {written:?}");
     }
+    // Who is not in a snapshot was forgotten; one that cannot be read says nothing.
+    for (snapshot, kept) in [(snapshot(&[]), false), (b"state".to_vec(), true)] {
+        let disk = example();
+        disk.write_file(log_path(11, ".snapshot"), &snapshot);
+        disk.clock().set(TimestampMs::new(1_700_000_100_000));
+        compact(&open(&disk, config())).expect("a sound log");
+        let log = disk.read_file(log_path(0, ".log")).expect("a log");
+        assert_eq!(log.windows(61).any(|window| window == bytes(AFTER[2])), kept, "{snapshot:?}");
+    }
     // The marker of a transaction without records, emptied before: only the snapshot has its producer.
     let mut marker = bytes(AFTER[2]);
     marker[batch::ATTRIBUTES + 1] |= 0x30;
