@@ -431,3 +431,43 @@ fn a_brokers_mark_of_a_clean_stop_never_stands_beside_a_log_that_is_being_change
         }
     }
 }
+
+/// A failed fsync marks pages clean that the disk never got: until they are dropped, the page cache shows records that are lost.
+#[test]
+fn what_a_process_finds_after_a_failed_fsync_is_there_once_it_has_synced() {
+    let sync = |writer: &mut Writer| -> Result<()> {
+        writer.take_rolled().into_iter().try_for_each(|rolled| rolled.run())?;
+        writer.active_log().sync_data().map_err(|e| Error::io("sync", "the log", e))
+    };
+    let first = |disk: &SimDisk, fails_at: u64, rolls: bool| -> Result<()> {
+        let (mut writer, _) = Writer::open(open(disk)?)?;
+        append(&mut writer);
+        sync(&mut writer)?;
+        append(&mut writer);
+        if rolls {
+            writer.roll_now()?;
+            append(&mut writer);
+        }
+        disk.fail_at(fails_at, Fault::Io);
+        sync(&mut writer)
+    };
+    for rolls in [false, true] {
+        let mut failed = 0;
+        for at in 1.. {
+            let disk = SimDisk::new();
+            disk.filesystem().create_dir(Path::new("t-0")).expect("a new directory");
+            if first(&disk, at, rolls).is_ok() {
+                break;
+            }
+            failed += 1;
+            let (mut writer, _) = Writer::open(open(&disk).expect("a partition")).expect("the disk works again");
+            append(&mut writer);
+            sync(&mut writer).expect("the disk works again");
+            let seen = offsets(&open(&disk).expect("a partition")).0;
+            drop(writer);
+            let after = disk.crash(&mut |_| 0);
+            assert_eq!(offsets(&open(&after).expect("a partition")).0, seen, "operation {at}, with a roll: {rolls}");
+        }
+        assert!(failed > if rolls { 5 } else { 0 }, "{failed} operations failed, with a roll: {rolls}");
+    }
+}
