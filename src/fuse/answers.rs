@@ -5,7 +5,7 @@
 
 mod keys;
 
-use super::append::{Appends, Lookup};
+use super::append::{self, Appends, Lookup};
 use super::follow::{Follower, Waiters};
 use super::inode::{self, Inodes};
 use super::keys::KeyHandles;
@@ -452,7 +452,14 @@ impl Answers {
                 lookup.sync(Ticket::take(&answers.counters, Request::Fsync), reply);
             }),
             Some(lookup) => lookup.sync(Ticket::take(&this.counters, Request::Fsync), reply),
-            None => reply.ok(),
+            // sync(1) opens for reading only: whatever file it is, what was written to its log before is meant.
+            None => match this.inodes.place(number) {
+                Some(place) => Answers::in_pool_of(this, number, Request::Fsync, move |answers| {
+                    let ticket = Ticket::take(&answers.counters, Request::Fsync);
+                    answers.tree.sync(&place, Box::new(move |result| append::answer(result, ticket, reply)));
+                }),
+                None => reply.ok(),
+            },
         }
     }
 

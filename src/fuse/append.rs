@@ -162,7 +162,7 @@ impl Lookup {
 }
 
 /// Answers an fsync or a flush.
-fn answer(result: Result<(), Error>, ticket: Ticket, reply: ReplyEmpty) {
+pub(super) fn answer(result: Result<(), Error>, ticket: Ticket, reply: ReplyEmpty) {
     ticket.answered(outcome(&result));
     match result {
         Ok(()) => reply.ok(),

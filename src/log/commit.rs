@@ -61,6 +61,8 @@ struct State {
     unsynced_records: u64,
     unsynced_since: Option<Instant>,
     syncing: bool,
+    /// How often the active segment was synced.
+    synced: u64,
     poisoned: Option<String>,
     closing: bool,
     said: Vec<String>,
@@ -105,6 +107,7 @@ impl Committer {
             unsynced_records: 0,
             unsynced_since: None,
             syncing: false,
+            synced: 0,
             poisoned: None,
             closing: false,
             said: Vec::new(),
@@ -200,6 +203,11 @@ impl Committer {
     /// Why appends are refused, after a failed fsync.
     pub fn poisoned(&self) -> Option<String> {
         self.shared.state.lock().poisoned.clone()
+    }
+
+    /// How often the active segment was synced, with success.
+    pub fn syncs(&self) -> u64 {
+        self.shared.state.lock().synced
     }
 
     /// What was done before the first append, in words, since the last call.
@@ -453,6 +461,7 @@ impl Shared {
             };
             let mut state = self.state.lock();
             state.syncing = false;
+            state.synced += u64::from(result.is_ok() && log.is_some());
             if let Err(error) = &result {
                 let reason = error.to_string();
                 if state.poisoned.is_none() {

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::log::check::{self, Report};
+use crate::log::commit::Committer;
 use crate::log::decoded::CacheCounts;
 use crate::log::index::{OFFSET_ENTRY_LEN, TIME_ENTRY_LEN};
 use crate::log::outline::Outline;
@@ -26,6 +27,8 @@ pub struct Storage {
     pub offset_index_entries: u64,
     /// Entries of all time indexes.
     pub time_index_entries: u64,
+    /// How often this process has synced the active segment; one sync serves all who wait for it.
+    pub syncs: u64,
     /// Decompressed batches that are kept for neighbouring look-ups.
     pub decoded: CacheCounts,
 }
@@ -143,7 +146,9 @@ impl Maintenance for Local {
         let partition = self.partition();
         partition.refresh()?;
         let layout = partition.layout_full();
-        let mut storage = Storage { segments: layout.segments.len() as u64, decoded: partition.decoded.counts(), ..Storage::default() };
+        let syncs = self.committer().map_or(0, Committer::syncs);
+        let mut storage =
+            Storage { segments: layout.segments.len() as u64, syncs, decoded: partition.decoded.counts(), ..Storage::default() };
         let file_len = |base, suffix| partition.directory().metadata(OsStr::new(&names::of(base, suffix))).map_or(0, |m| m.len);
         for (at, segment) in layout.segments.iter().enumerate() {
             storage.log_bytes += segment.end();

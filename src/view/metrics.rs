@@ -244,6 +244,7 @@ const FAMILIES: &[Family] = &[
     ("offsetfs_appended_bytes_total", "counter", "Bytes of the writes to append files that were taken.", |s| {
         Some(s.appended_bytes.to_string())
     }),
+    ("offsetfs_log_syncs_total", "counter", "Syncs of the active segment; one serves all who wait.", |s| stored(s, |g| g.syncs)),
     ("offsetfs_decoded_batches_hits_total", "counter", "Compressed batches found decoded.", |s| stored(s, |g| g.decoded.hits)),
     ("offsetfs_decoded_batches_misses_total", "counter", "Compressed batches that had to be decoded.", |s| stored(s, |g| g.decoded.misses)),
     ("offsetfs_decoded_batches_bytes", "gauge", "Bytes of decoded batches that are kept.", |s| stored(s, |g| g.decoded.bytes)),

@@ -9,7 +9,7 @@ mod xattr;
 use crate::io::{File, Kind, Open, Space};
 use crate::source::{Absent, Control, Found, Record, SegmentSpan, Shared, Source};
 use crate::types::{Offset, Patience, TimestampMs};
-use crate::view::appender::Appender;
+use crate::view::appender::{Appender, Finished};
 use crate::view::checking::Checks;
 use crate::view::ctl;
 use crate::view::decoded::Counts;
@@ -543,6 +543,11 @@ impl View {
             return Err(error);
         }
         Ok(Appender::new(self.source.clone(), self.journal.clone(), self.appended.clone(), framing))
+    }
+
+    /// Makes everything that was appended so far durable, by whomever. Nothing is to be done where nothing can be appended.
+    pub fn sync(&self, finished: Finished) {
+        self.source.sync(Box::new(move |result| finished(result.map_err(Error::from))));
     }
 }
 

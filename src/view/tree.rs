@@ -3,7 +3,7 @@
 
 use crate::io::{Directory, File, Space};
 use crate::types::{Offset, Patience};
-use crate::view::appender::Appender;
+use crate::view::appender::{Appender, Finished};
 use crate::view::drafts::{Draft, Opening};
 use crate::view::error::{Error, ErrorKind};
 use crate::view::forest::Forest;
@@ -253,6 +253,15 @@ impl Tree {
         match self.view(place.slot, Patience::MayBlock)? {
             Some(view) => view.appender(framing),
             None => Err(Error::not_found("it is no append file")),
+        }
+    }
+
+    /// As [`View::sync`], of the partition that a place belongs to; nothing is to be done outside of one.
+    pub fn sync(&self, place: &Place, finished: Finished) {
+        match self.view(place.slot, Patience::MayBlock) {
+            Ok(Some(view)) => view.sync(finished),
+            Ok(None) => finished(Ok(())),
+            Err(error) => finished(Err(error)),
         }
     }
 

@@ -226,10 +226,29 @@ fn errors_reach_the_programs_that_look_at_close() {
 }
 
 #[test]
-fn every_way_to_sync_is_taken() {
+fn every_way_to_sync_is_taken_and_reaches_the_disk() {
     let (_folder, m) = fresh("tz=UTC");
-    m.sh("echo a | dd of=append conv=fsync,notrunc status=none; echo b | dd of=append conv=fdatasync status=none; echo c | dd of=append oflag=sync status=none; echo d | dd of=append oflag=dsync,append conv=notrunc status=none; sync append; sync -d append");
-    assert_eq!(m.text("by-offset/earliest.."), "a\nb\nc\nd\n");
+    let syncs = || -> u64 {
+        let metrics = m.text("metrics");
+        let count = metrics.lines().find_map(|line| line.strip_prefix("offsetfs_log_syncs_total")?.rsplit(' ').next());
+        count.expect("a counter").parse().expect("a number")
+    };
+    for (way, is_one) in [
+        ("echo a >> append", false),
+        ("echo b | dd of=append conv=fsync,notrunc status=none", true),
+        ("echo c | dd of=append conv=fdatasync status=none", true),
+        ("echo d | dd of=append oflag=sync status=none", true),
+        ("echo e | dd of=append oflag=dsync,append conv=notrunc status=none", true),
+        ("echo f >> append; sync append", true),
+        ("echo g >> append; sync -d append", true),
+        ("printf 'h\n' >> append.bin; sync append.bin", true),
+        ("echo i >> append; sync by-offset/last", true),
+    ] {
+        let before = syncs();
+        m.sh(way);
+        assert_eq!(syncs() > before, is_one, "{way}");
+    }
+    assert_eq!(m.text("by-offset/earliest.."), "a\nb\nc\nd\ne\nf\ng\nh\n\ni\n");
 }
 
 #[test]
