@@ -471,3 +471,46 @@ fn what_a_process_finds_after_a_failed_fsync_is_there_once_it_has_synced() {
         assert!(failed > if rolls { 5 } else { 0 }, "{failed} operations failed, with a roll: {rolls}");
     }
 }
+
+#[test]
+fn appended_batches_carry_the_last_epoch_of_the_checkpoint() {
+    let (mut files, _) = at_rest();
+    files.insert("leader-epoch-checkpoint".to_owned(), b"0\n2\n3 0\n7 5\n".to_vec());
+    let disk = disk_of(&files);
+    let (mut writer, _) = Writer::open(open(&disk).expect("a partition")).expect("a writer");
+    append(&mut writer);
+    writer.close().expect("a clean end");
+    let after = files_of(&disk);
+    let log = &after[&file(10, "log")];
+    assert_eq!(log[batch(10).len() + 12..][..4], 7_i32.to_be_bytes(), "the partition leader epoch");
+    assert_eq!(after["leader-epoch-checkpoint"], files["leader-epoch-checkpoint"]);
+}
+
+/// Whatever the clock says: a copied log keeps its shape.
+#[test]
+fn a_segment_is_as_old_as_the_time_between_its_records() {
+    for reopened in [false, true] {
+        let disk = disk_of(&Files::new());
+        disk.filesystem().create_dir(Path::new("t-0")).expect("a new directory");
+        let config = LogConfig { segment_ms: 1000, ..LogConfig::default() };
+        let open = || {
+            let dir = disk.filesystem().open_dir(Path::new("t-0")).expect("the directory");
+            let opened = Arc::new(OpenSegments::new(100));
+            let partition = Partition::open(dir, None, name(), config.clone(), disk.clock(), opened, false).expect("a partition");
+            Writer::open(Arc::new(partition)).expect("a writer").0
+        };
+        let mut writer = open();
+        for delta in [0, 1000, 1001, 1500] {
+            let record = NewRecord { timestamp: TimestampMs::new(T0 + delta), key: None, value: Some(b"new"), headers: &[] };
+            let request = prepare(&config, record.timestamp, &mut std::iter::once(record)).expect("a small record");
+            assert_eq!(writer.append(&mut [request]).0, 1);
+            if reopened {
+                writer.close().expect("a clean end");
+                disk.clock().advance(100_000);
+                writer = open();
+            }
+        }
+        let logs: Vec<_> = files_of(&disk).into_keys().filter(|name| name.ends_with(".log")).collect();
+        assert_eq!(logs, [file(0, "log"), file(2, "log")], "opened anew in between: {reopened}");
+    }
+}
