@@ -48,7 +48,7 @@ take_over() {
         done
     done
     for name in "$target"/debug/deps/*.{rlib,rmeta,so,d}; do
-        case ${name##*/} in *offsetfs-*) ;; *.d) cp -a "$name" "$built/debug/deps/" ;; *) cp -al "$name" "$built/debug/deps/" ;; esac
+        case ${name##*/} in *offsetfs-*) ;; *.d) cp -a "$name" "$built/debug/deps/" ;; *) cp -alf "$name" "$built/debug/deps/" ;; esac
     done
 }
 
@@ -91,7 +91,7 @@ check
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-[ -e "$built" ] || [ ! -e "$target/debug/deps" ] || take_over
+[ -e "$built/taken-over" ] || { take_over && touch "$built/taken-over"; }
 mkdir -p "$copy"
 restore
 
