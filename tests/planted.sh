@@ -2,7 +2,7 @@
 # Planted bugs: do the tests notice what they are there for? Each patch in tests/planted/ makes one plausible mistake in the product's code and names the suite
 # that must go red from it. The script makes the mistakes one at a time in a copy below the target folder, builds, and runs only that suite.
 #
-#   tests/planted.sh          every bug; before the first one, the suites without a bug, which must be green (half an hour on two cores)
+#   tests/planted.sh          every bug; before the first one, the suites without a bug, which must be green (ten minutes on two cores)
 #   tests/planted.sh 07 12    these bugs; that their suites are green without them is left to `cargo test`
 #   tests/planted.sh check    whether each patch still applies (a second)
 #
