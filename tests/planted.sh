@@ -34,7 +34,7 @@ export GIT_CEILING_DIRECTORIES=$root:$target
 # field NAME PATCH: what a line of the head says.
 field() { sed -n "s/^# $1: //p;/^---/q" "$2"; }
 
-# command COMMAND: the part before ` -- `, and arguments COMMAND: the part behind it.
+# command_of COMMAND: the part before ` -- `, and arguments_of COMMAND: the part behind it.
 command_of() { printf '%s' "${1%% -- *}"; }
 arguments_of() { case $1 in *' -- '*) printf '%s' "${1#* -- }" ;; esac; }
 
@@ -69,10 +69,10 @@ run() {
 }
 
 check() {
-    local patch file status=0
+    local patch line status=0
     for patch in "${patches[@]}"; do
-        for file in bug 'caught by' says; do
-            [ -n "$(field "$file" "$patch")" ] || { echo "$patch has no line '# $file:'"; status=1; }
+        for line in bug 'caught by' says; do
+            [ -n "$(field "$line" "$patch")" ] || { echo "$patch has no line '# $line:'"; status=1; }
         done
         git apply --check --whitespace=nowarn "$patch" || { echo "$patch does not apply any more; make it anew"; status=1; }
     done
@@ -85,7 +85,7 @@ case ${1:-} in
 '' | check) patches=(tests/planted/[0-9][0-9]-*.patch) ;;
 *) for number in "$@"; do patches+=(tests/planted/"$number"-*.patch); done ;;
 esac
-[ -e "${patches[0]}" ] || { echo "no such bug" >&2; exit 2; }
+[ ${#patches[@]} -gt 0 ] || { echo "no such bug" >&2; exit 2; }
 check
 [ "${1:-}" != check ] || exit 0
 
@@ -124,7 +124,6 @@ for patch in "${patches[@]}"; do
     number=$(basename "$patch" | cut -c1-2)
     printf '%s %s - %s - %s (%d s)\n' "$number" "$bug" "${suite#cargo test }" "${verdict:-$red}" $((SECONDS - begin))
     if [ -z "$verdict" ]; then caught=$((caught + 1)); else tail -n 25 "$log"; fi
-    [ -z "${PLANTED_SHOW:-}" ] || grep -E 'panicked|^thread|FAILED|assertion|^ *(left|right)' -A2 "$log" | head -n 25 || true
 done
 echo "$caught of ${#patches[@]} caught"
 [ "$caught" = "${#patches[@]}" ]
