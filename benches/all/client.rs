@@ -161,10 +161,15 @@ fn numbers<T: std::str::FromStr>(command: &mut Command) -> Vec<T> {
 
 /// Asks a client, pinned beside the daemon.
 pub(crate) fn ask(figure: &str, arguments: &[&dyn std::fmt::Display]) -> Side {
+    ask_where(true, figure, arguments)
+}
+
+/// Asks a client, pinned or wherever the system puts it.
+pub(crate) fn ask_where(pinned: bool, figure: &str, arguments: &[&dyn std::fmt::Display]) -> Side {
     let plain = client(figure, arguments);
-    let mut pinned = Command::new("taskset");
-    pinned.args(["-c", CPU]).arg(plain.get_program()).args(plain.get_args());
-    let said: Vec<String> = numbers(&mut pinned);
+    let mut command = Mounted::runner(pinned);
+    command.arg(plain.get_program()).args(plain.get_args());
+    let said: Vec<String> = numbers(&mut command);
     let whole = |i: usize| said[i].parse().expect("a number");
     Side { value: said[0].parse().expect("a figure"), work: Work::new(whole(1), whole(2), whole(3)) }
 }
@@ -183,7 +188,7 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    fn start(mut command: Command, point: &Path) -> Mounted {
+    pub(crate) fn start(mut command: Command, point: &Path) -> Mounted {
         let begin = Instant::now();
         let daemon = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("a daemon");
         while !fs::read_to_string("/proc/self/mountinfo").expect("mountinfo").contains(point.to_str().expect("text")) {
@@ -195,11 +200,16 @@ impl Mounted {
 
     /// Ours, of a source; `pinned` or wherever the system puts it.
     pub(crate) fn ours(source: &Path, point: &Path, options: &str, pinned: bool) -> Mounted {
+        Mounted::ours_under(Mounted::runner(pinned), source, point, options)
+    }
+
+    /// What starts a command on the CPU that daemon and client share, or anywhere.
+    pub(crate) fn runner(pinned: bool) -> Command {
         let mut runner = Command::new(if pinned { "taskset" } else { "env" });
         if pinned {
             runner.args(["-c", CPU]);
         }
-        Mounted::ours_under(runner, source, point, options)
+        runner
     }
 
     /// Ours, started by another program that takes a command behind its own arguments.

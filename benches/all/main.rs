@@ -1,8 +1,8 @@
 //! Every figure of the project in one run and one table: ours, the other side, their ratio, its bound, held or not.
 //!
 //! ```text
-//! cargo bench --bench all                        every section but the peers
-//! cargo bench --bench all -- SECTION...          some: inside mount together growth memory knobs peers
+//! cargo bench --bench all                        every section but the last two
+//! cargo bench --bench all -- SECTION...          some: inside mount together growth memory knobs peers uring
 //! cargo bench --bench all -- --rounds 5          so many rounds (default 5)
 //! cargo bench --bench all -- --readme            puts the tables into README.md, between its two marks
 //! OFFSETFS_BENCH_MIB=256                         log of a set in process
@@ -30,11 +30,12 @@ mod peers;
 mod places;
 mod table;
 mod together;
+mod uring;
 
 use std::path::Path;
 use table::Table;
 
-const SECTIONS: [&str; 7] = ["inside", "mount", "together", "growth", "memory", "knobs", "peers"];
+const SECTIONS: [&str; 8] = ["inside", "mount", "together", "growth", "memory", "knobs", "peers", "uring"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
@@ -46,7 +47,7 @@ fn main() {
     }
     let rounds = arguments.iter().position(|a| a == "--rounds").and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(5);
     let wanted: Vec<&str> = arguments.iter().map(String::as_str).filter(|a| SECTIONS.contains(a)).collect();
-    let wants = |section: &str| if wanted.is_empty() { section != "peers" } else { wanted.contains(&section) };
+    let wants = |section: &str| if wanted.is_empty() { !["peers", "uring"].contains(&section) } else { wanted.contains(&section) };
     let folder = places::Scratch::new();
     let mut table = Table::new(rounds);
     let mut section = |name: &str, run: fn(&mut Table, &Path)| {
@@ -63,6 +64,7 @@ fn main() {
     section("growth", growth::run);
     section("memory", memory::run);
     section("peers", peers::run);
+    section("uring", uring::run);
     let into_readme = arguments.iter().any(|a| a == "--readme");
     if wants("knobs") {
         eprintln!("knobs ...");
