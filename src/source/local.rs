@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub(crate) const OPEN_SEGMENTS_MOST: usize = 10_240;
 
 /// How a partition directory is opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options<C = LogConfig> {
     /// Reading, writing, or taking over.
     pub wish: Wish,
@@ -37,6 +37,13 @@ pub struct Options<C = LogConfig> {
     pub create: bool,
     /// The settings: [`Settings`], or a [`LogConfig`] that becomes them. What lies in the directory is taken under them.
     pub config: C,
+}
+
+/// To look, with the default settings.
+impl Default for Options {
+    fn default() -> Options {
+        Options { wish: Wish::default(), create: false, config: LogConfig::default() }
+    }
 }
 
 /// A partition directory.
