@@ -1,45 +1,14 @@
 //! `offsetfs compact`: keeps of the records of a key only the latest, by Kafka's rules, and says what was gained.
 
-use super::options::Options as TypedOptions;
-use super::targets::{self, Target, bar, targets};
+use super::targets::{TakeArgs, Target, bar};
 use super::tree::output;
-use super::{Exit, Failure, Outcome};
-use crate::io::FileSystem;
-use crate::io::os::OsFileSystem;
-use crate::source::access::Wish;
+use super::{Failure, Outcome};
 use crate::source::{Compaction, Maintenance, Source};
-use clap::Args;
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::Arc;
-
-/// What the user typed.
-#[derive(Debug, Args)]
-pub(super) struct CompactArgs {
-    /// A partition directory, or a data directory.
-    source: PathBuf,
-    /// Say what would be gained, and do nothing.
-    #[arg(long)]
-    dry_run: bool,
-    /// Write although the directory belongs to a broker, which must be stopped.
-    #[arg(long)]
-    take_over: bool,
-    /// Settings under Kafka's names, such as cleanup.policy=compact (without it nothing is compacted): name=value,...
-    #[arg(short = 'o', value_name = "OPTIONS")]
-    options: Vec<String>,
-}
 
 /// Compacts each partition that is due, and says what became of it.
-pub(super) fn run(args: &CompactArgs) -> Outcome {
-    let typed = TypedOptions::parse(&args.options).map_err(|e| Failure::new(Exit::Usage, e))?;
-    let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
-    for target in targets(&fs, &args.source)? {
-        let wish = match (args.dry_run, args.take_over) {
-            (true, _) => Wish::ReadOnly,
-            (false, true) => Wish::TakeOver,
-            (false, false) => Wish::Writable,
-        };
-        let local = targets::open(&fs, &target, wish, &typed.settings)?;
+pub(super) fn run(args: &TakeArgs) -> Outcome {
+    args.each(|target, local| {
         let bar = bar();
         bar.set_message(target.name.to_string());
         let mut progress = |done, total| {
@@ -49,10 +18,9 @@ pub(super) fn run(args: &CompactArgs) -> Outcome {
         let done = if args.dry_run { local.measure_compaction(&mut progress) } else { local.compact(&mut progress) };
         bar.finish_and_clear();
         let closed = local.close();
-        print(&target, &done?, args.dry_run)?;
-        closed?;
-    }
-    Ok(Exit::Done)
+        print(target, &done?, args.dry_run)?;
+        Ok(closed?)
+    })
 }
 
 fn print(target: &Target, done: &Compaction, dry_run: bool) -> Result<(), Failure> {

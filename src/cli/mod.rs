@@ -168,9 +168,9 @@ enum Command {
     /// Cut the torn tail, make indexes anew, finish what was interrupted.
     Recover(recover::RecoverArgs),
     /// Keep only the latest record of each key, by Kafka's rules.
-    Compact(compact::CompactArgs),
+    Compact(targets::TakeArgs),
     /// Remove old segments, by Kafka's rules of age, size and log start offset.
-    Retain(retain::RetainArgs),
+    Retain(targets::TakeArgs),
     /// Print what a shell needs to complete commands and options.
     Completions {
         /// The shell.

@@ -1,6 +1,8 @@
 //! What a command of maintenance works on: one partition directory, or each one of a data directory; and its progress bar.
 
-use super::{Exit, Failure};
+use super::options::Options as TypedOptions;
+use super::{Exit, Failure, Outcome};
+use crate::io::os::OsFileSystem;
 use crate::io::{Directory, FileSystem, Kind};
 use crate::log::listing;
 use crate::log::segment::OpenSegments;
@@ -9,9 +11,10 @@ use crate::source::access::{self, Access, Wish, parent_of};
 use crate::source::data_dir::DataDir;
 use crate::source::local::{Local, OPEN_SEGMENTS_MOST};
 use crate::types::TopicPartition;
+use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A partition directory.
@@ -28,6 +31,39 @@ impl Target {
     /// What stands before a file's name in the output.
     pub(super) fn prefix(&self) -> String {
         self.within.as_ref().map_or_else(String::new, |name| format!("{name}/"))
+    }
+}
+
+/// What the user typed behind a command that takes records away.
+#[derive(Debug, Args)]
+pub(super) struct TakeArgs {
+    /// A partition directory, or a data directory.
+    source: PathBuf,
+    /// Say what would go, and do nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Write although the directory belongs to a broker, which must be stopped.
+    #[arg(long)]
+    take_over: bool,
+    /// Settings under Kafka's names, such as retention.ms=1000 or cleanup.policy=compact: name=value,...
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+}
+
+impl TakeArgs {
+    /// Opens each partition, for reading if nothing is to be done, and works on it.
+    pub(super) fn each(&self, mut work: impl FnMut(&Target, Local) -> Result<(), Failure>) -> Outcome {
+        let typed = TypedOptions::parse(&self.options).map_err(|e| Failure::new(Exit::Usage, e))?;
+        let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+        let wish = match (self.dry_run, self.take_over) {
+            (true, _) => Wish::ReadOnly,
+            (false, true) => Wish::TakeOver,
+            (false, false) => Wish::Writable,
+        };
+        for target in targets(&fs, &self.source)? {
+            work(&target, open(&fs, &target, wish, &typed.settings)?)?;
+        }
+        Ok(Exit::Done)
     }
 }
 
