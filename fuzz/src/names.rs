@@ -38,7 +38,8 @@ pub fn run(input: &[u8]) {
             disk.write_file(folder.join("00000000000000000000.log"), b"");
         }
     }
-    let data = DataDir::open(&disk.filesystem(), Path::new("/data"), Wish::ReadOnly, LogConfig::default()).expect("a data directory");
+    let data =
+        DataDir::open(&disk.filesystem(), Path::new("/data"), Wish::ReadOnly, LogConfig::default().into()).expect("a data directory");
     let tree = Tree::Many(Box::new(Forest::new(Arc::new(data), Options { zone: Zone::utc(), ..Options::default() })));
     let listed = list(&tree, &Place::ROOT);
     let names: BTreeSet<&[u8]> = listed.iter().map(|(name, _)| name.as_slice()).collect();
