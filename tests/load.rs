@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             ("mount_8::mount_8_finds_it", mount_8::mount_8_finds_it),
             ("signals::a_reader_of_follow_can_be_ended", signals::a_reader_of_follow_can_be_ended),
             ("signals::head_ends_with_its_line", signals::head_ends_with_its_line),
-            ("growth::ten_thousand_opens_leave_nothing", growth::ten_thousand_opens_leave_nothing),
+            ("growth::opens_leave_nothing", growth::opens_leave_nothing),
         ],
     )
 }

@@ -13,6 +13,7 @@
 # images       1000      what a power cut may leave of the blocks that ext4 wrote behind the last flush, mounted (root)
 # fuzz         1800      seconds for each fuzz target
 # schedules    10000     orders of threads at random, and as many with few switches, for each test
+# opens        10000     opens and closes of each kind of file in a mount, which leave nothing behind (root)
 # stress       600       seconds of everything at once
 # differential 10000     generated directories that Kafka's log layer and offsetfs read, from SEED on (Java 17, Maven)
 #
@@ -58,6 +59,7 @@ schedules)
     cargo test --features shuttle --test schedules
     cargo test --features shuttle --lib schedules::
     ;;
+opens) OFFSETFS_TEST_ROOT=1 OFFSETFS_LOAD_OPENS=${number:-10000} release load growth ;;
 stress) OFFSETFS_STRESS_SECONDS=${number:-600} release stress ;;
 differential)
     OFFSETFS_TEST_KAFKA=1 OFFSETFS_DIFFERENTIAL=${number:-10000} OFFSETFS_TEST_SEED=${seed:-$(date +%s)} release kafka we_read_what_kafka_reads
