@@ -1,12 +1,12 @@
 //! How cost grows: with the records of a log, its segments, the size of its batches, its codec, the readers beside a writer, and a cold cache.
 
 use crate::client::Mounted;
-use crate::places::{BASE_MS, Random, append, letters, local, number};
+use crate::places::{BASE_MS, Random, append, letters, local, number, offset, value_of};
 use crate::table::{Table, median};
 use offsetfs::log::config::LogConfig;
+use offsetfs::source::Source;
 use offsetfs::source::access::Wish;
 use offsetfs::source::local::Local;
-use offsetfs::source::{Found, Source};
 use offsetfs::types::{Offset, Patience, TimestampMs};
 use std::fs;
 use std::hint::black_box;
@@ -22,17 +22,6 @@ pub(crate) fn run(table: &mut Table, folder: &Path) {
     codecs(table, folder);
     readers(table, folder);
     cold(table, folder);
-}
-
-fn offset(n: u64) -> Offset {
-    i64::try_from(n).ok().and_then(Offset::new).expect("an offset")
-}
-
-fn value_of(log: &Local, n: u64) -> usize {
-    match log.record(offset(n), Patience::MayBlock) {
-        Ok(Found::Record(record)) => record.value().map_or(0, <[u8]>::len),
-        other => panic!("{n}: {other:?}"),
-    }
 }
 
 /// Nanoseconds a look-up of random records, of the second of two passes; the median of three.

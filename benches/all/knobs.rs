@@ -5,13 +5,13 @@
 //! the wall. So a machine that others use spreads the figures and does not favour one value. What is counted (bytes, files) is not measured.
 //! The table goes between its two marks in README.md, the plot is `benches/knobs.svg`.
 
-use crate::places::{BASE_MS, Random, append, letters, local};
+use crate::places::{BASE_MS, Random, append, letters, local, offset, value_of};
 use crate::table::{median, put_between};
 use offsetfs::log::compression::Codec;
 use offsetfs::log::config::LogConfig;
 use offsetfs::source::access::Wish;
 use offsetfs::source::local::Local;
-use offsetfs::source::{Found, Maintenance, Source};
+use offsetfs::source::{Maintenance, Source};
 use offsetfs::types::{Offset, Patience, TimestampMs};
 use std::fmt::Write;
 use std::fs;
@@ -129,17 +129,6 @@ fn markdown(knobs: &[Knob], rounds: usize) -> String {
         "\nMedians of {rounds} rounds, and the least and the largest ratio of a round. Of rates more is better, of everything else less."
     );
     out
-}
-
-fn offset(n: u64) -> Offset {
-    i64::try_from(n).ok().and_then(Offset::new).expect("an offset")
-}
-
-fn value_of(log: &Local, n: u64) -> usize {
-    match log.record(offset(n), Patience::MayBlock) {
-        Ok(Found::Record(record)) => record.value().map_or(0, <[u8]>::len),
-        other => panic!("{n}: {other:?}"),
-    }
 }
 
 /// The time that this thread has had a processor for, in nanoseconds: what others do on the machine counts less in it than in the clock on the wall.

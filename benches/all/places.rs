@@ -4,10 +4,10 @@ use offsetfs::io::FileSystem;
 use offsetfs::io::os::OsFileSystem;
 use offsetfs::log::config::LogConfig;
 use offsetfs::log::prepare::prepare;
-use offsetfs::source::NewRecord;
 use offsetfs::source::access::Wish;
 use offsetfs::source::local::{Local, Options};
-use offsetfs::types::TimestampMs;
+use offsetfs::source::{Found, NewRecord, Source};
+use offsetfs::types::{Offset, Patience, TimestampMs};
 use offsetfs::view::{self, View, time::Zone};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,18 @@ pub(crate) fn append(log: &Local, values: &[Vec<u8>], from: i64, count: usize) {
     });
     let prepared = prepare(log.partition().config(), TimestampMs::new(BASE_MS), &mut records).expect("prepared");
     log.committer().expect("writable").append_and_wait(prepared, false).expect("appended");
+}
+
+pub(crate) fn offset(n: u64) -> Offset {
+    i64::try_from(n).ok().and_then(Offset::new).expect("an offset")
+}
+
+/// The length of the value at an offset.
+pub(crate) fn value_of(log: &Local, n: u64) -> usize {
+    match log.record(offset(n), Patience::MayBlock) {
+        Ok(Found::Record(record)) => record.value().map_or(0, <[u8]>::len),
+        other => panic!("{n}: {other:?}"),
+    }
 }
 
 /// Numbers in no order.

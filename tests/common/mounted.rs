@@ -24,21 +24,17 @@ impl Mounted {
     /// # Panics
     /// Where nothing is mounted, with what the program said: a machine without `/dev/fuse` fails here.
     pub(crate) fn new(source: &Path, arguments: &[&str]) -> Mounted {
-        Mounted::started(Command::new(env!("CARGO_BIN_EXE_offsetfs")), source, arguments)
+        Mounted::under(&[], source, arguments)
     }
 
     /// The same with the program started by another one, which passes on its process: `prlimit`, for example.
     ///
     /// # Panics
     /// As [`Mounted::new`].
-    #[allow(dead_code, reason = "not every suite that mounts sets limits")]
     pub(crate) fn under(starter: &[&str], source: &Path, arguments: &[&str]) -> Mounted {
-        let mut command = Command::new(starter[0]);
-        command.args(&starter[1..]).arg(env!("CARGO_BIN_EXE_offsetfs"));
-        Mounted::started(command, source, arguments)
-    }
-
-    fn started(mut command: Command, source: &Path, arguments: &[&str]) -> Mounted {
+        let words = [starter, &[env!("CARGO_BIN_EXE_offsetfs")]].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let point = folder.path().join("mnt");
         fs::create_dir(&point).expect("a new folder");

@@ -23,7 +23,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The environment variable that says how many logs are tried.
 const COUNT: &str = "OFFSETFS_CLEANING";
@@ -45,8 +45,6 @@ pub(crate) const BELOW: &str = "an aborted transaction below the log start";
 pub(crate) const FIRST_EPOCH: &str = "the first leader epoch of a log that is cleaned";
 /// A checkpoint of the cleaner that the log start has overtaken.
 pub(crate) const OVERTAKEN: &str = "a checkpoint of the cleaner below the log start";
-
-type Tally = BTreeMap<&'static str, u64>;
 
 /// The operating system's files under a clock that is set.
 #[derive(Debug)]
@@ -458,30 +456,8 @@ pub(crate) fn compare(judge: &mut Judge, plan: &Plan) -> Result<Vec<&'static str
 
 /// Generated logs: Kafka's cleaner and ours, Kafka's retention and ours, come to the same.
 pub(crate) fn we_clean_as_kafka_does() {
-    let count =
-        std::env::var(COUNT).map_or(COUNT_DEFAULT, |text| text.parse().unwrap_or_else(|_| panic!("{COUNT}={text}: it takes a number")));
     let mut judge = Judge::start();
-    let (seed, began, mut tally) = (seeds::base(), Instant::now(), Tally::new());
-    let mut differing = Vec::new();
-    for n in 0..count {
-        let mut first = None;
-        let found = seeds::hold(seed + n, &logs(), |plan| {
-            let result = compare(&mut judge, plan);
-            first.get_or_insert_with(|| result.clone().unwrap_or_default());
-            result.map(|_| ())
-        });
-        first.unwrap_or_default().into_iter().for_each(|kind| *tally.entry(kind).or_default() += 1);
-        if let Err((plan, difference)) = found {
-            println!("    {}={} {COUNT}=1: {difference}\n    {plan:?}", seeds::SEED, seed + n);
-            differing.push(seed + n);
-        }
-        if differing.len() >= SHOWN_MOST {
-            break;
-        }
-    }
-    println!("    {count} logs from seed {seed} in {} s, {} differ", began.elapsed().as_secs(), differing.len());
-    for (kind, times) in &tally {
-        println!("    {times:6} {kind}");
-    }
+    let compared = |plan: &Plan| compare(&mut judge, plan);
+    let differing = seeds::sweep((COUNT, COUNT_DEFAULT), ("logs", SHOWN_MOST), &logs(), compared, |plan| format!("{plan:?}"));
     assert!(differing.is_empty(), "Kafka and we clean a log in different ways: seeds {differing:?}");
 }

@@ -8,10 +8,8 @@ use crate::judge::{Judge, Reading, Seen};
 use crate::ours::{self, Ours};
 use crate::plans::{BEGINNING_MS, Leftover, Plan, Tail, directories};
 use crate::seeds;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// The environment variable that says how many directories are tried.
 const COUNT: &str = "OFFSETFS_DIFFERENTIAL";
@@ -21,9 +19,6 @@ const COUNT_DEFAULT: u64 = 300;
 const SHOWN_MOST: usize = 10;
 /// The time of the record that we append.
 const APPENDED_MS: i64 = BEGINNING_MS + 50_000;
-
-/// How often each kind of agreement and of difference was met.
-pub(crate) type Tally = BTreeMap<&'static str, u64>;
 
 /// What Kafka is told of the settings.
 fn settings(plan: &Plan) -> String {
@@ -293,33 +288,14 @@ fn lying_offset(built: &Built, ours: &Ours) -> Result<(), String> {
 
 /// Generated directories: Kafka and we say the same of each.
 pub(crate) fn we_read_what_kafka_reads() {
-    let count =
-        std::env::var(COUNT).map_or(COUNT_DEFAULT, |text| text.parse().unwrap_or_else(|_| panic!("{COUNT}={text}: it takes a number")));
     let mut judge = Judge::start();
-    let (seed, began, mut tally) = (seeds::base(), Instant::now(), Tally::new());
-    let mut differing = Vec::new();
-    for n in 0..count {
-        let mut first = None;
-        let found = seeds::hold(seed + n, &directories(), |plan| {
-            let result = compare(&mut judge, plan);
-            first.get_or_insert_with(|| result.clone().unwrap_or_default());
-            result.map(|_| ())
-        });
-        let mut met = first.unwrap_or_default();
+    let compared = |plan: &Plan| {
+        let mut met = compare(&mut judge, plan)?;
         met.sort_unstable();
         met.dedup();
-        met.into_iter().for_each(|kind| *tally.entry(kind).or_default() += 1);
-        if let Err((plan, difference)) = found {
-            println!("    {}={} {COUNT}=1: {difference}\n    {plan:?}\n    {:?}", seeds::SEED, seed + n, build(&plan).hits());
-            differing.push(seed + n);
-        }
-        if differing.len() >= SHOWN_MOST {
-            break;
-        }
-    }
-    println!("    {count} directories from seed {seed} in {} s", began.elapsed().as_secs());
-    for (kind, times) in &tally {
-        println!("    {times:6} {kind}");
-    }
+        Ok(met)
+    };
+    let shown = |plan: &Plan| format!("{plan:?}\n    {:?}", build(plan).hits());
+    let differing = seeds::sweep((COUNT, COUNT_DEFAULT), ("directories", SHOWN_MOST), &directories(), compared, shown);
     assert!(differing.is_empty(), "Kafka and we differ in a way that is not listed: seeds {differing:?}");
 }

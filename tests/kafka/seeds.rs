@@ -2,7 +2,8 @@
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The environment variable that gives the first seed.
 pub(crate) const SEED: &str = "OFFSETFS_TEST_SEED";
@@ -46,4 +47,43 @@ pub(crate) fn hold<S: Strategy>(
         }
     }
     Err((smallest, said))
+}
+
+/// Compares many generated values, as many as the environment variable says, one seed behind the other. Prints the smallest value of each
+/// difference, with what `shown` says of it, and how often each kind was met; gives the seeds that differ, at most `most` of them.
+///
+/// # Panics
+/// Where the variable is no number.
+pub(crate) fn sweep<S: Strategy>(
+    (variable, otherwise): (&str, u64),
+    (what, most): (&str, usize),
+    strategy: &S,
+    mut compare: impl FnMut(&S::Value) -> Result<Vec<&'static str>, String>,
+    shown: impl Fn(&S::Value) -> String,
+) -> Vec<u64> {
+    let asked = std::env::var(variable);
+    let count = asked.map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}: it takes a number")));
+    let (seed, began, mut tally) = (base(), Instant::now(), BTreeMap::<&str, u64>::new());
+    let mut differing = Vec::new();
+    for n in 0..count {
+        let mut first = None;
+        let found = hold(seed + n, strategy, |value| {
+            let result = compare(value);
+            first.get_or_insert_with(|| result.clone().unwrap_or_default());
+            result.map(|_| ())
+        });
+        first.unwrap_or_default().into_iter().for_each(|kind| *tally.entry(kind).or_default() += 1);
+        if let Err((value, difference)) = found {
+            println!("    {SEED}={} {variable}=1: {difference}\n    {}", seed + n, shown(&value));
+            differing.push(seed + n);
+        }
+        if differing.len() >= most {
+            break;
+        }
+    }
+    println!("    {count} {what} from seed {seed} in {} s, {} differ", began.elapsed().as_secs(), differing.len());
+    for (kind, times) in &tally {
+        println!("    {times:6} {kind}");
+    }
+    differing
 }
