@@ -1,6 +1,6 @@
 //! `offsetfs check`: the consistency check of a partition directory, or of each one of a data directory.
 
-use super::targets::{Target, bar, targets};
+use super::targets::{Target, targets, with_bar};
 use super::tree::output;
 use super::{Exit, Outcome};
 use crate::io::FileSystem;
@@ -27,14 +27,7 @@ pub(super) fn run(args: &CheckArgs) -> Outcome {
     let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
     let mut exit = Exit::Done;
     for target in targets(&fs, &args.source)? {
-        let bar = bar();
-        bar.set_message(target.name.to_string());
-        let report = check(&target.dir, target.parent.as_ref(), &target.name, &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
-        bar.finish_and_clear();
-        let report = report?;
+        let report = with_bar(&target, |progress| check(&target.dir, target.parent.as_ref(), &target.name, progress))?;
         if !report.is_clean() {
             exit = Exit::No;
         }
@@ -51,7 +44,7 @@ fn print(out: &mut impl Write, target: &Target, report: &Report) -> io::Result<(
         let file = format!("{prefix}{}", finding.file);
         writeln!(out, "{}", super::tame(&Finding { file, ..finding.clone() }.to_string()))?;
     }
-    writeln!(out, "{}: {}", super::tame(&target.name.to_string()), report.summary())
+    writeln!(out, "{}: {}", target.label(), report.summary())
 }
 
 fn print_json(out: &mut impl Write, target: &Target, report: &Report) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! `offsetfs compact`: keeps of the records of a key only the latest, by Kafka's rules, and says what was gained.
 
-use super::targets::{TakeArgs, Target, bar};
+use super::targets::{TakeArgs, Target, with_bar};
 use super::tree::output;
 use super::{Failure, Outcome};
 use crate::source::{Compaction, Maintenance, Source};
@@ -9,14 +9,7 @@ use std::io::{self, Write};
 /// Compacts each partition that is due, and says what became of it.
 pub(super) fn run(args: &TakeArgs) -> Outcome {
     args.each(|target, local| {
-        let bar = bar();
-        bar.set_message(target.name.to_string());
-        let mut progress = |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        };
-        let done = if args.dry_run { local.measure_compaction(&mut progress) } else { local.compact(&mut progress) };
-        bar.finish_and_clear();
+        let done = with_bar(target, |progress| if args.dry_run { local.measure_compaction(progress) } else { local.compact(progress) });
         let closed = local.close();
         print(target, &done?, args.dry_run)?;
         Ok(closed?)
@@ -24,7 +17,7 @@ pub(super) fn run(args: &TakeArgs) -> Outcome {
 }
 
 fn print(target: &Target, done: &Compaction, dry_run: bool) -> Result<(), Failure> {
-    let name = &target.name;
+    let name = target.label();
     let mut out = io::stdout().lock();
     let mut run = || -> io::Result<()> {
         let Some(end) = done.compacted_to else { return writeln!(out, "{name}: nothing to compact: {}", done.plan.why) };

@@ -1,7 +1,7 @@
 //! `offsetfs recover`: says what an unclean stop, an interrupted cleaning or damage makes necessary, and does it.
 
 use super::options::Options as TypedOptions;
-use super::targets::{Target, bar, targets};
+use super::targets::{Target, targets, with_bar};
 use super::tree::output;
 use super::{Exit, Failure, Outcome};
 use crate::io::FileSystem;
@@ -58,7 +58,7 @@ pub(super) fn run(args: &RecoverArgs) -> Outcome {
         let repaired = repair(&target, &options);
         locks.release_broker();
         if repaired? > 0 {
-            output(writeln!(io::stdout(), "{}: done", super::tame(&target.name.to_string())))?;
+            output(writeln!(io::stdout(), "{}: done", target.label()))?;
         }
     }
     Ok(Exit::Done)
@@ -85,14 +85,7 @@ fn repair(target: &Target, options: &Options) -> Result<usize, Failure> {
 }
 
 fn plan(target: &Target, options: &Options) -> Result<Plan, Failure> {
-    let bar = bar();
-    bar.set_message(target.name.to_string());
-    let plan = repair::plan(&*target.dir, options, &mut |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    Ok(plan?)
+    Ok(with_bar(target, |progress| repair::plan(&*target.dir, options, progress))?)
 }
 
 fn print(target: &Target, plan: &Plan, tense: &str) -> Result<(), Failure> {
@@ -100,14 +93,14 @@ fn print(target: &Target, plan: &Plan, tense: &str) -> Result<(), Failure> {
     let mut run = || -> io::Result<()> {
         for step in plan.steps() {
             for line in step.to_string().lines() {
-                writeln!(out, "{}: {tense}{line}", super::tame(&target.name.to_string()))?;
+                writeln!(out, "{}: {tense}{line}", target.label())?;
             }
         }
         for line in &plan.left {
-            writeln!(out, "{}: leaves {line}; --drop-damaged takes it out", super::tame(&target.name.to_string()))?;
+            writeln!(out, "{}: leaves {line}; --drop-damaged takes it out", target.label())?;
         }
         if plan.is_empty() {
-            writeln!(out, "{}: nothing to do", super::tame(&target.name.to_string()))?;
+            writeln!(out, "{}: nothing to do", target.label())?;
         }
         out.flush()
     };

@@ -27,11 +27,11 @@ fn print(target: &Target, plan: &RetentionPlan, verb: &str) -> Result<(), Failur
         for removal in &plan.removals {
             let log = names::of(removal.base, names::LOG);
             let (from, until, bytes, why) = (removal.base, removal.until, removal.bytes, removal.why);
-            writeln!(out, "{}: {verb} {log} (offsets {from} to below {until}, {bytes} bytes): {why}", target.name)?;
+            writeln!(out, "{}: {verb} {log} (offsets {from} to below {until}, {bytes} bytes): {why}", target.label())?;
         }
         match plan.first_kept() {
-            Some(first) => writeln!(out, "{}: {verb} {} bytes; offsets begin at {first}", target.name, plan.bytes())?,
-            None => writeln!(out, "{}: nothing to remove", target.name)?,
+            Some(first) => writeln!(out, "{}: {verb} {} bytes; offsets begin at {first}", target.label(), plan.bytes())?,
+            None => writeln!(out, "{}: nothing to remove", target.label())?,
         }
         out.flush()
     };

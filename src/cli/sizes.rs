@@ -1,7 +1,7 @@
 //! `offsetfs stat --sizes`: record and batch sizes, and what `index.interval.bytes` costs and gains on this log.
 
 use super::options::Options;
-use super::targets::{self, Target, bar, targets};
+use super::targets::{self, Target, targets, with_bar};
 use super::tree::output;
 use super::{Exit, Failure, Outcome, SourceArgs};
 use crate::io::FileSystem;
@@ -27,13 +27,7 @@ pub(super) fn run(args: &SourceArgs, as_json: bool) -> Outcome {
         let interval = local.partition().config().index_interval_bytes;
         let mut intervals = vec![interval / 2, interval, interval * 2];
         intervals.dedup();
-        let bar = bar();
-        bar.set_message(target.name.to_string());
-        let sizes = local.partition().sizes(&intervals, &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
-        bar.finish_and_clear();
+        let sizes = with_bar(&target, |progress| local.partition().sizes(&intervals, progress));
         let (sizes, storage) = (sizes?, local.storage()?);
         let mut out = io::BufWriter::new(io::stdout().lock());
         output(if as_json {
@@ -48,7 +42,7 @@ pub(super) fn run(args: &SourceArgs, as_json: bool) -> Outcome {
 
 fn print(out: &mut impl Write, target: &Target, interval: u64, sizes: &Sizes, storage: &Storage) -> io::Result<()> {
     let (batches, records) = (sizes.batch_bytes.count(), sizes.record_bytes.count());
-    writeln!(out, "{}", target.name)?;
+    writeln!(out, "{}", target.label())?;
     writeln!(out, "segments: {}", sizes.segments)?;
     writeln!(out, "batches: {batches}, {} of them control batches; {} bytes", sizes.control_batches, sizes.bytes)?;
     writeln!(out, "records: {records}")?;

@@ -28,6 +28,11 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// What it is called in the output.
+    pub(super) fn label(&self) -> String {
+        super::tame(&self.name.to_string())
+    }
+
     /// What stands before a file's name in the output.
     pub(super) fn prefix(&self) -> String {
         self.within.as_ref().map_or_else(String::new, |name| format!("{name}/"))
@@ -116,8 +121,19 @@ pub(super) fn open(fs: &Arc<dyn FileSystem>, target: &Target, wish: Wish, settin
     Ok(Local::with_access(target.dir.clone(), target.parent.clone(), target.name.clone(), settings, fs.clock(), opened, access)?)
 }
 
-/// A bar of bytes on standard error, if that is a terminal; else one that is not drawn.
-pub(super) fn bar() -> ProgressBar {
+/// Does something to a target under a bar of bytes on standard error, if that is a terminal.
+pub(super) fn with_bar<T>(target: &Target, work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
+    let bar = bar();
+    bar.set_message(target.label());
+    let done = work(&mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    done
+}
+
+fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

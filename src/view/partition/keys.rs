@@ -1,11 +1,11 @@
 //! `by-key/`: the last record of a key as a file, and where it is writable, keys that are made, written, removed and renamed.
 
-use crate::source::{Keys, Latest, Record};
+use crate::source::{Keys, Latest, Record, Source};
 use crate::types::{Offset, Patience, TimestampMs};
 use crate::view::drafts::{Draft, Opening};
 use crate::view::error::{Error, ErrorKind};
 use crate::view::node::{Attr, FileKind, Lifetime, Node, Sink, Time};
-use crate::view::options::Keyed;
+use crate::view::options::{Keyed, Options};
 use crate::view::partition::{Result, View};
 use crate::view::path::{ByKey, KeyFace, NAME_MOST, name_of};
 use crate::view::stream::Reader;
@@ -14,16 +14,16 @@ use std::sync::Arc;
 /// The setting that says whether a log is compacted by key.
 const CLEANUP_POLICY: &str = "cleanup.policy";
 
-impl View {
-    /// Whether there is a `by-key/`.
-    pub(super) fn is_keyed(&self) -> bool {
-        let compacted = || {
-            let settings = self.source.settings();
-            settings.iter().any(|s| s.name == CLEANUP_POLICY && s.value.split(',').any(|policy| policy.trim() == "compact"))
-        };
-        self.source.keys().is_some() && (self.options.keyed != Keyed::Compacted || compacted())
-    }
+/// Whether a source has a `by-key/`.
+pub(super) fn is_keyed(source: &dyn Source, options: &Options) -> bool {
+    let compacted = || {
+        let settings = source.settings();
+        settings.iter().any(|s| s.name == CLEANUP_POLICY && s.value.split(',').any(|policy| policy.trim() == "compact"))
+    };
+    source.keys().is_some() && (options.keyed != Keyed::Compacted || compacted())
+}
 
+impl View {
     /// That keys may be written.
     ///
     /// # Errors
