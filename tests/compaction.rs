@@ -277,3 +277,18 @@ fn a_live_index_of_keys_follows_a_compaction() {
     assert_eq!(keys_of(&local, "b"), (all, None));
     local.close().expect("a clean close");
 }
+
+/// Beside a `.cleaned` of lower offsets recovery takes an exchange that was struck for one that had not begun.
+#[test]
+fn what_a_failed_compaction_left_behind_is_gone_before_the_next() {
+    let disk = SimDisk::new();
+    disk.clock().set(TimestampMs::new(T0 + 1000));
+    files_of(&three_segments()).iter().for_each(|(name, bytes)| disk.write_file(format!("/demo-0/{name}"), bytes));
+    let local = open(disk.filesystem(), Path::new("/demo-0"), compacting());
+    // Made ready for writing: what lay there before would be removed by that.
+    local.roll().expect("a roll");
+    disk.write_file("/demo-0/00000000000000000000.txnindex.cleaned", b"left");
+    local.compact(&mut |_, _| {}).expect("a compaction").compacted_to.expect("it was due");
+    assert_eq!(disk.list("/demo-0").iter().filter(|name| name.ends_with(".cleaned")).count(), 0);
+    local.close().expect("a clean close");
+}

@@ -37,6 +37,8 @@ const POOL_QUEUE: usize = 1024;
 const KEY_POOL_THREADS: usize = 4;
 /// Listings begin with `.` and `..`, whose cursors come before the view's.
 const DOTS: u64 = 2;
+/// The handle of a record whose opening the view counts; other handles of records have no closing that it waits for.
+const COUNTED: u64 = 1;
 /// The longest name that a listing can show and a look-up can ask for, in bytes.
 const NAME_MOST: u32 = 255;
 /// No read request is larger than the largest that the kernel negotiates, in bytes.
@@ -292,7 +294,7 @@ impl Answers {
                 }
             }
             Node::Record(..) => match this.tree.open_record(&place, Patience::AtOnce) {
-                Ok(lifetime) => reply.opened(FileHandle(0), reply::cached(lifetime)),
+                Ok(lifetime) => reply.opened(FileHandle(COUNTED), reply::cached(lifetime)),
                 // Deleted from the front since its name was looked up.
                 Err(error) if error.kind() == ErrorKind::NotFound => reply.fail(errno(error.kind())),
                 // What is wrong the read will say; nothing is cached then.
@@ -466,6 +468,7 @@ impl Answers {
     pub(super) fn release(this: &Arc<Answers>, number: u64, handle: u64, mode: OpenAccMode) {
         let place = this.inodes.place(number);
         match place.as_ref().map(|place| &place.node) {
+            Some(Node::Record(..)) if handle != COUNTED => {}
             Some(Node::Record(..)) => place.iter().for_each(|place| this.tree.close_record(place)),
             Some(Node::Append(_)) if mode != OpenAccMode::O_RDONLY => {
                 if let Some(lookup) = this.appends.release(number) {

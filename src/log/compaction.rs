@@ -20,6 +20,7 @@ use crate::log::batch::{BatchHeader, Step};
 use crate::log::check::files;
 use crate::log::check::transactions::{ENTRY_LEN, Entry};
 use crate::log::checkpoint;
+use crate::log::leftovers::Names;
 use crate::log::listing;
 use crate::log::names;
 use crate::log::partition::{Layout, Partition};
@@ -216,6 +217,14 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     let now = partition.clock().now();
     let layout = partition.layout_full();
     let dir = partition.directory().clone();
+    // A snapshot of producers may know of an open transaction whose records retention took, and which still may come to an end.
+    let known = partition.last_stable_offset(Patience::MayBlock)?;
+    let nothing = |plan| Outcome { plan, compacted_to: None, segments: (0, 0), bytes: (0, 0), kept: 0, gone: Gone::default() };
+    // What the log itself says of open transactions can only leave less to do, so it is not read where there is nothing to do anyway.
+    let plan = plan_up_to(partition, &layout, known, now)?;
+    if !plan.due {
+        return Ok(nothing(plan));
+    }
     let all = bytes_of(&layout, 0..layout.segments.len());
     let mut meter = Meter { progress, done: 0, told: 0, total: 3 * all };
     let mut history = History::new(&*dir, &listing::list(&*dir)?.snapshots, partition.bounds());
@@ -224,11 +233,8 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
         meter.add(segment.end())?;
     }
     let log_end = partition.bounds().log_end;
-    // A snapshot of producers may know of an open transaction whose records retention took, and which still may come to an end.
-    let known = partition.last_stable_offset(Patience::MayBlock)?;
     let stable = history.first_open().unwrap_or(log_end).min(known);
-    let plan = plan_up_to(partition, &layout, stable, now)?;
-    let mut outcome = Outcome { plan, compacted_to: None, segments: (0, 0), bytes: (0, 0), kept: 0, gone: Gone::default() };
+    let mut outcome = nothing(plan_up_to(partition, &layout, stable, now)?);
     if !outcome.plan.due {
         return Ok(outcome);
     }
@@ -256,6 +262,9 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     let mut passing = Passing::new(&history, Offset::ZERO);
     let delay = i64::try_from(config.file_delete_delay_ms).unwrap_or(i64::MAX);
     let due = TimestampMs::new(now.get().saturating_add(delay));
+    if matches!(mode, Mode::Real(_)) {
+        clear(&*dir)?;
+    }
     for group in groups(partition, &layout, end, upper)? {
         let sources = &layout.segments[group];
         let (Some(first), Some(last)) = (sources.first(), sources.last()) else { continue };
@@ -269,7 +278,9 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
             written?;
             continue;
         };
+        let uncovers = outcome.gone.aborted > aborted_before;
         let finished = written.and_then(|()| partition.may_write()).and_then(|()| output.finish(&*dir, last.mtime()));
+        let finished = finished.and_then(|largest| if uncovers { forget_keys(&*dir).map(|()| largest) } else { Ok(largest) });
         let largest = match finished {
             Ok(largest) => largest,
             Err(error) => {
@@ -278,10 +289,6 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
             }
         };
         let bases: Vec<Offset> = sources.iter().map(|s| s.base_offset()).collect();
-        let uncovers = outcome.gone.aborted > aborted_before;
-        if uncovers {
-            forget_keys(&*dir)?;
-        }
         let metadata =
             output.swap(&*dir, &bases, partition.waste(), due).map_err(|error| Error::HalfCompacted { reason: error.to_string() })?;
         let made = Arc::new(Segment::new(first.base_offset(), "", &metadata));
@@ -294,6 +301,19 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     }
     outcome.compacted_to = Some(end);
     Ok(outcome)
+}
+
+/// Removes the files of a compaction that failed and could not: beside them recovery would take this one's for unfinished, too.
+fn clear(dir: &dyn Directory) -> Result<()> {
+    let names = Names::of(dir)?;
+    let mut left = names.unfinished().peekable();
+    if left.peek().is_none() {
+        return Ok(());
+    }
+    for name in left {
+        dir.remove(OsStr::new(name)).map_err(|e| Error::io("remove", name, e))?;
+    }
+    dir.sync().map_err(|e| Error::io("sync", dir.path().display(), e))
 }
 
 /// Removes the index of keys over all records: it may lead to records of aborted transactions that go now.

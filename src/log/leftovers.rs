@@ -91,6 +91,11 @@ impl Names {
         Ok(Names(entries.into_iter().filter_map(|e| e.name.into_string().ok()).collect()))
     }
 
+    /// The files of cleanings that were not complete.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = &String> {
+        self.parsed().filter(|(.., suffix)| suffix.ends_with(names::CLEANED)).map(|(name, ..)| name)
+    }
+
     fn parsed(&self) -> impl Iterator<Item = (&String, Offset, &str)> {
         self.0.iter().filter_map(|name| names::parse(name).map(|(base, suffix)| (name, base, suffix)))
     }
@@ -105,8 +110,7 @@ pub(crate) fn cleaning(names_there: &Names, found: &Listing, layout: &Layout) ->
     let stale = parsed().filter(|(_, base, suffix)| is_stale(*base, suffix));
     let mut groups: Vec<Vec<FileStep>> = Vec::new();
     groups.push(stale.map(|(name, ..)| FileStep::remove(name, "it belongs to a cleaning that had not finished")).collect());
-    let unfinished = parsed().filter(|(.., suffix)| suffix.ends_with(names::CLEANED));
-    groups.push(unfinished.map(|(name, ..)| FileStep::remove(name, "a cleaning that had not finished")).collect());
+    groups.push(names_there.unfinished().map(|name| FileStep::remove(name, "a cleaning that had not finished")).collect());
     let deleted = parsed().filter(|(.., suffix)| suffix.ends_with(names::DELETED));
     groups.push(deleted.map(|(name, ..)| FileStep::remove(name, "it waited to be removed")).collect());
 

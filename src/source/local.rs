@@ -582,6 +582,7 @@ impl Batches for LocalBatches {
             } else if self.committed_only && !self.partition.is_committed(&batch.header, batch.header.base_offset, patience)? {
                 continue;
             }
+            // As the partition does it, but for the count of the bytes' owner, which is given on.
             if !batch.header.is_compressed() {
                 return Ok(Some(Body { header: batch.header, bytes: batch.stored }));
             }

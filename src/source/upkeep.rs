@@ -168,7 +168,11 @@ impl Upkeep {
     pub(crate) fn delete_before(&self, offset: Offset) -> Result<Offset> {
         let _at_work = self.at_work.lock();
         self.partition.may_write()?;
-        self.held.keep(&self.partition, Offset::ZERO..offset);
+        // A command that takes nothing, or is refused, keeps nothing.
+        let bounds = self.partition.bounds();
+        if offset > bounds.log_start && offset <= bounds.log_end {
+            self.held.keep(&self.partition, Offset::ZERO..offset);
+        }
         self.partition.delete_before(offset)
     }
 

@@ -100,15 +100,20 @@ impl Forest {
         slot
     }
 
+    /// The partition in a folder; opening it has to wait for the disk.
+    fn partition(&self, folder: &str, patience: Patience) -> Result<Arc<Local>> {
+        if patience == Patience::AtOnce && !self.data.is_open(folder) {
+            return Err(Error::new(ErrorKind::WouldBlock, "not opened yet"));
+        }
+        Ok(self.data.partition(folder)?)
+    }
+
     /// The tree of a partition.
     pub(crate) fn view(&self, slot: u32, patience: Patience) -> Result<Arc<View>> {
         self.data.contents()?;
         let folder = (slot as usize).checked_sub(1).and_then(|i| self.slots.lock().folders.get(i).cloned());
         let folder = folder.ok_or_else(|| Error::not_found("there is no such partition"))?;
-        if patience == Patience::AtOnce && !self.data.is_open(&folder) {
-            return Err(Error::new(ErrorKind::WouldBlock, "not opened yet"));
-        }
-        let local = self.data.partition(&folder)?;
+        let local = self.partition(&folder, patience)?;
         let mut slots = self.slots.lock();
         if let Some((known, view)) = slots.views.get(&slot)
             && Arc::ptr_eq(known, &local)
@@ -175,7 +180,7 @@ impl Forest {
         }
     }
 
-    pub(crate) fn attr(&self, node: &Node) -> Result<Attr> {
+    pub(crate) fn attr(&self, node: &Node, patience: Patience) -> Result<Attr> {
         let now = Time::from_ms(self.now());
         let directory = || {
             let mtime = self.directory().own_metadata().map_or(now, |m| Time::from_ns(m.mtime_ns));
@@ -187,7 +192,7 @@ impl Forest {
             Node::Text(_) => Ok(file(0, now, 0o444, Lifetime::Moving)),
             Node::Merged(merged) => {
                 // Only what the files of all its partitions let everybody see.
-                let readable = self.sources(&merged.topic)?.iter().fold(0o444, |bits, source| bits & source.readable());
+                let readable = self.sources(&merged.topic, patience)?.iter().fold(0o444, |bits, source| bits & source.readable());
                 Ok(file(0, now, readable, Lifetime::Moving))
             }
             Node::SegmentFile(name) => {
@@ -236,17 +241,17 @@ impl Forest {
             Node::Text(TextFile::Metrics) if patience == Patience::AtOnce => Err(Error::new(ErrorKind::WouldBlock, "not gathered yet")),
             Node::Text(text) => Ok(Reader::text(self.text(*text)?.into_bytes())),
             Node::Merged(_) if patience == Patience::AtOnce => Err(Error::new(ErrorKind::WouldBlock, "partitions have to be opened")),
-            Node::Merged(merged) => Ok(Reader::merged(Merge::new(self.sources(&merged.topic)?, merged.clone())?)),
+            Node::Merged(merged) => Ok(Reader::merged(Merge::new(self.sources(&merged.topic, patience)?, merged.clone())?)),
             _ => Err(Error::new(ErrorKind::Invalid, "it is not read in this way")),
         }
     }
 
     /// The partitions of a topic, opened.
-    fn sources(&self, topic: &str) -> Result<Vec<Arc<dyn Source>>> {
+    fn sources(&self, topic: &str, patience: Patience) -> Result<Vec<Arc<dyn Source>>> {
         let contents = self.data.contents()?;
         let mut sources: Vec<Arc<dyn Source>> = Vec::new();
         for number in contents.topics.get(topic).into_iter().flatten() {
-            sources.push(self.data.partition(&format!("{topic}-{number}"))?);
+            sources.push(self.partition(&format!("{topic}-{number}"), patience)?);
         }
         Ok(sources)
     }

@@ -45,6 +45,8 @@ pub struct View {
     appended: Arc<AppendCounters>,
     /// What was asked of the tree; `None` for a part of a larger one, which counts for all its parts.
     requests: Option<Arc<RequestCounters>>,
+    /// Whether there is a `by-key/`: the settings that say so do not change while a source is open.
+    is_keyed: bool,
 }
 
 type Result<T> = std::result::Result<T, Error>;
@@ -59,6 +61,7 @@ impl View {
     pub(crate) fn part(source: Arc<dyn Source>, options: Options, pictures: Arc<Pictures>) -> View {
         let journal: Arc<Journal> = Arc::default();
         View {
+            is_keyed: keys::is_keyed(&*source, &options),
             drafts: Drafts::new(source.clone(), journal.clone()),
             source,
             counts: Counts::new(options.control),
@@ -177,7 +180,7 @@ impl View {
     fn has(&self, node: &Node) -> bool {
         match node {
             Node::Ctl | Node::Text(TextFile::Check | TextFile::OverviewSvg | TextFile::OverviewHtml) => self.source.maintenance().is_some(),
-            Node::ByKey => self.is_keyed(),
+            Node::ByKey => self.is_keyed,
             _ => true,
         }
     }
@@ -378,7 +381,7 @@ impl View {
         if self.source.is_stable() { Lifetime::Stable } else { Lifetime::Foreign }
     }
 
-    /// Opens a record: its bytes stay until [`View::close_record`], which has to follow unless it is not found. Says how long a record that was
+    /// Opens a record: its bytes stay until [`View::close_record`], which has to follow unless this fails. Says how long a record that was
     /// looked up may be believed; the record itself is not looked for again.
     ///
     /// # Errors
@@ -386,7 +389,7 @@ impl View {
     pub fn open_record(&self, offset: Offset, patience: Patience) -> Result<Lifetime> {
         // Before the look: who takes it behind the look keeps it.
         self.source.open_record(offset);
-        let bounds = self.source.bounds(patience)?;
+        let bounds = self.source.bounds(patience).inspect_err(|_| self.source.close_record(offset))?;
         if offset < bounds.log_start || offset >= bounds.log_end {
             self.source.close_record(offset);
             return Err(Error::not_found(format!("offset {offset} does not lie between {} and {}", bounds.log_start, bounds.log_end)));

@@ -92,7 +92,7 @@ impl Tree {
     pub fn attr(&self, place: &Place, patience: Patience) -> Result<Attr> {
         match self.view(place.slot, patience)? {
             Some(view) => view.attr(&place.node, patience),
-            None => self.forest()?.attr(&place.node),
+            None => self.forest()?.attr(&place.node, patience),
         }
     }
 

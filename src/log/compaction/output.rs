@@ -160,7 +160,8 @@ impl Output {
         SUFFIXES[..all].iter().copied()
     }
 
-    /// Removes what was written, as far as that can be done; what cannot be is no part of the log and removed at the next opening for writing.
+    /// Removes what was written, as far as that can be done; what cannot be is no part of the log and removed before the next
+    /// compaction, or at the next opening for writing.
     pub(super) fn discard(self, dir: &dyn Directory) {
         for suffix in SUFFIXES {
             // There may be no such file, and a failing disk is told by what failed before.

@@ -182,7 +182,7 @@ fn time_range(scene: &Scene<'_>) -> Option<(i64, i64)> {
     let (from, to) = scene.times()?;
     let (from, to) = (from.get(), to.get().min(time_most(scene, from)));
     // A log of one moment has room around it.
-    Some(if to - from < 1000 { ((from - 500).max(0), to + 500) } else { (from, to) })
+    Some(if to - from < 1000 { ((from - 500).max(0), to.saturating_add(500)) } else { (from, to) })
 }
 
 fn nothing(area: &Area<'_>, title: &str, why: &str) -> Drawn {
