@@ -27,6 +27,8 @@ pub(super) struct Mounted {
     pub(super) device: String,
     /// Where it is mounted.
     pub(super) point: PathBuf,
+    /// Whether the kernel refuses every write.
+    pub(super) read_only: bool,
     /// The type of its file system.
     pub(super) kind: String,
     /// What is mounted, in the words of who mounted it.
@@ -63,9 +65,10 @@ fn parse(text: &[u8]) -> Vec<Mounted> {
         let (id, parent) = (number(fields.next()?)?, number(fields.next()?)?);
         let device = text_of(fields.next()?);
         let point = PathBuf::from(unescape(fields.nth(1)?));
+        let read_only = fields.next()?.split(|byte| *byte == b',').any(|option| option == b"ro");
         // The optional fields end with a hyphen.
         fields.find(|field| *field == b"-")?;
-        Some(Mounted { id, parent, device, point, kind: text_of(fields.next()?), source: text_of(fields.next()?) })
+        Some(Mounted { id, parent, device, point, read_only, kind: text_of(fields.next()?), source: text_of(fields.next()?) })
     };
     text.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
@@ -189,7 +192,7 @@ mod tests {
 30 22 0:30 / /mnt/a\\040b rw,nosuid - fuse.offsetfs /data/t\\134x-0 rw,user_id=0
 31 30 0:31 / /mnt/a\\040b rw shared:7 master:1 - tmpfs none rw
 broken line
-32 22 0:32 / /mnt/c rw - fuse.offsetfs x rw
+32 22 0:32 / /mnt/c nosuid,ro - fuse.offsetfs x rw
 ";
 
     #[test]
@@ -199,6 +202,7 @@ broken line
         let second = &mounts[1];
         assert_eq!((second.device.as_str(), second.kind.as_str(), second.source.as_str()), ("0:30", TYPE, "/data/t\\x-0"));
         assert_eq!(second.point, Path::new("/mnt/a b"));
+        assert_eq!(mounts.iter().map(|mount| mount.read_only).collect::<Vec<_>>(), [false, false, false, true]);
     }
 
     #[test]

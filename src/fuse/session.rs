@@ -11,6 +11,8 @@ use super::busy::{self, Holder};
 use super::mounts::{self, Mounted};
 use super::reply::Ownership;
 use super::signals::{self, Signals, Waiter};
+use crate::io::os::OsFileSystem;
+use crate::io::{FileSystem, Metadata, lock};
 use crate::view::Tree;
 use fuser::{Config, MountOption, Session, SessionACL};
 use std::ffi::CString;
@@ -24,12 +26,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kernel's door.
 const DEVICE: &str = "/dev/fuse";
 /// How long tails are waited for when the mount ends.
 const TAILS_MOST: Duration = Duration::from_millis(1500);
+/// How long an unmounting waits for the daemon to close the log.
+const CLOSE_MOST: Duration = Duration::from_secs(10);
+/// How often it looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long the session may take to end once the mount is detached and the log closed. Open handles keep it alive for longer.
 const SESSION_MOST: Duration = Duration::from_millis(100);
 /// How many dead mounts may lie on one another before it is given up.
@@ -222,24 +228,54 @@ pub fn mount(config: MountConfig, tree: Arc<Tree>, ready: impl FnOnce()) -> Resu
     closed.map_err(MountError::Close)
 }
 
-/// Takes away a mount of ours; `lazy` does so even if it is in use.
+/// Takes away a mount of ours; `lazy` does so even if it is in use. Comes back once its daemon has closed the log and let go of the lock, so that who
+/// copies the files, or mounts them again, finds them as they stay; a daemon that takes ten seconds for it is not waited for any longer.
 ///
 /// # Errors
 /// [`UnmountError::Busy`] names who uses it.
 pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
     let refused = |error| UnmountError::System { path: mountpoint.to_owned(), error };
     let path = mounts::resolve(mountpoint).map_err(refused)?;
-    match mounts::top(&path).map_err(refused)? {
+    let writer = match mounts::top(&path).map_err(refused)? {
         None => return Err(UnmountError::NotMounted(path)),
         Some(Mounted { kind, .. }) if kind != mounts::TYPE => return Err(UnmountError::Foreign { path, kind }),
-        Some(_) => {}
-    }
+        Some(mounted) => Writer::of(&mounted),
+    };
     match mounts::unmount(&path, lazy) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             let holders = busy::holders(&path);
             Err(UnmountError::Busy { path, holders })
         }
-        result => result.map_err(|error| UnmountError::System { path, error }),
+        Err(error) => Err(UnmountError::System { path, error }),
+        Ok(()) => {
+            if let Some(writer) = writer {
+                writer.wait();
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The process that holds the lock of a mount's source.
+struct Writer {
+    source: Metadata,
+    pid: i32,
+}
+
+impl Writer {
+    /// `None` where nobody is seen to hold it; a mount that takes no writes does not.
+    fn of(mounted: &Mounted) -> Option<Writer> {
+        let dir = OsFileSystem.open_dir(Path::new(&mounted.source)).ok().filter(|_| !mounted.read_only)?;
+        let source = dir.own_metadata().ok()?;
+        Some(Writer { pid: lock::flock_holder(&source).pid?, source })
+    }
+
+    /// Until it holds it no more.
+    fn wait(&self) {
+        let begin = Instant::now();
+        while lock::flock_holder(&self.source).pid == Some(self.pid) && begin.elapsed() < CLOSE_MOST {
+            thread::sleep(LOOK_AGAIN);
+        }
     }
 }
 

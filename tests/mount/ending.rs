@@ -38,6 +38,21 @@ fn is_mounted(point: &Path) -> bool {
 }
 
 #[test]
+fn who_unmounts_finds_the_log_closed() {
+    let (_folder, source) = source();
+    for round in 0..10 {
+        let m = Mounted::new(&source, &["--create"]);
+        m.sh("seq 100 > append");
+        let done = offsetfs(&["umount".as_ref(), m.at("").as_os_str()]);
+        assert!(done.status.success(), "{}", said(&done));
+        let index = fs::metadata(source.join("00000000000000000000.index")).expect("the index").len();
+        assert!(index < 4096, "round {round}: its indexes are trimmed");
+        let appended = offsetfs(&["append".as_ref(), source.as_os_str()]);
+        assert!(appended.status.success(), "round {round}: its lock is free: {}", said(&appended));
+    }
+}
+
+#[test]
 fn a_signal_ends_it_cleanly_whatever_is_open() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (_folder, source) = source();
