@@ -16,6 +16,7 @@ use offsetfs::source::access::Wish;
 use offsetfs::source::local::{Local, Options};
 use offsetfs::source::{Absent, Found, NewRecord, Record, Source};
 use offsetfs::types::{Offset, Patience, TimestampMs, TimestampType};
+use offsetfs::view::{Node, View};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -251,6 +252,26 @@ fn times_lead_to_the_records_that_kafka_names() {
         }
     }
     assert!(asked > 1000, "{asked} questions");
+}
+
+#[test]
+fn every_time_that_is_listed_leads_to_a_record() {
+    for (state, partition) in states() {
+        for isolation in [Isolation::ReadUncommitted, Isolation::ReadCommitted] {
+            let view = View::new(Arc::new(open(state, &partition, isolation)), offsetfs::view::Options::default());
+            let times = view.resolve(b"by-time", Patience::MayBlock).expect("a directory");
+            let mut names = Vec::new();
+            let mut sink = |name: &[u8], _, _: Option<&Node>, _| {
+                names.push(name.to_vec());
+                true
+            };
+            view.list(&times, 0, Patience::MayBlock, &mut sink).expect("a listing");
+            for name in names {
+                let found = view.lookup(&times, &name, Patience::MayBlock);
+                assert!(found.is_ok(), "{state}/{partition}: {}: {found:?}", String::from_utf8_lossy(&name));
+            }
+        }
+    }
 }
 
 #[test]

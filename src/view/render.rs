@@ -112,7 +112,7 @@ config            name=value a line; a line `# ...` before them says where the v
 check             reading it checks every batch and index entry: a finding a line, then a summary; `# ...` tells how far it is
 overview.svg      a picture of the segments: times, sizes, gaps, damage, open transactions; overview.html with its facts
 ctl               echo roll > ctl; commands: sync, roll, delete-before N (records before N do not exist any more),
-                  retain (segments that are too old or too many go)
+                  retain (segments that are too old or too many go), compact (of each key the latest record stays)
 
 No record at N: no such file, and `errors` says why. Damaged: Input/output error, and `errors` says where.
 A shell does not show the error of a failed close in a redirection: look into `errors` after > append.

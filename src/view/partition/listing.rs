@@ -100,10 +100,22 @@ impl View {
         days.sort_unstable_by(|a, b| b.cmp(a));
         days.dedup();
         days.truncate(DAYS_MOST);
+        let leads_somewhere = |name: &str| -> Result<bool> {
+            match TimeText::parse(name.as_bytes()).and_then(|t| t.resolve(&self.options.zone, self.source.now())) {
+                Ok(time) => Ok(self.source.offset_at(time, patience)?.is_some()),
+                Err(_) => Ok(false),
+            }
+        };
+        // The newest days may have markers of transactions and no record that is shown.
+        let mut without = 0;
+        while let Some(day) = days.get(without)
+            && !leads_somewhere(day)?
+        {
+            without += 1;
+        }
+        days.drain(..without);
         for name in LISTED_TIMES {
-            if let Ok(time) = TimeText::parse(name.as_bytes()).and_then(|t| t.resolve(&self.options.zone, self.source.now()))
-                && self.source.offset_at(time, patience)?.is_some()
-            {
+            if leads_somewhere(name)? {
                 days.push(name.to_owned());
             }
         }
