@@ -113,6 +113,16 @@ impl TimestampMs {
     pub const fn get(self) -> i64 {
         self.0
     }
+
+    /// So many milliseconds later, or the latest time there is.
+    pub fn later_by(self, ms: u64) -> TimestampMs {
+        TimestampMs(self.0.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)))
+    }
+
+    /// So many milliseconds earlier, or the earliest time there is.
+    pub fn earlier_by(self, ms: u64) -> TimestampMs {
+        TimestampMs(self.0.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX)))
+    }
 }
 
 impl fmt::Display for TimestampMs {

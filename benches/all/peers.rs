@@ -3,7 +3,7 @@
 
 use crate::bare;
 use crate::inside::{BATCHES_A_CALL, LookUps, SETS, Set, calls, fill, ours_appends, pin, range, recovery, to_batch, to_offset, to_value};
-use crate::places::{LOG, append, letters, local, number};
+use crate::places::{LOG, append, built, letters, local, number};
 use crate::table::{Bound, Side, Table, Work};
 use offsetfs::log::batch::{BatchHeader, Step};
 use offsetfs::log::config::LogConfig;
@@ -41,12 +41,7 @@ fn lines(command: &mut Command, start: &str) -> (f64, f64, u64) {
 pub(crate) fn run(table: &mut Table, folder: &Path) {
     dumps(table, folder);
     pin();
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peers");
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/Cargo.toml");
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--release", "--quiet", "--manifest-path"]).arg(manifest).env("CARGO_TARGET_DIR", &target);
-    assert!(build.status().expect("cargo").success(), "{build:?}");
-    let logs = target.join("release/offsetfs-peers");
+    let logs = built("peers").join("offsetfs-peers");
     for set in &SETS {
         let source = folder.join(format!("{}-0", set.name));
         fill(&source, set, number("OFFSETFS_BENCH_MIB", 256) << 20);

@@ -11,6 +11,7 @@ use offsetfs::types::{Offset, Patience, TimestampMs};
 use offsetfs::view::{self, View, time::Zone};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 /// The time of the first record, in milliseconds.
@@ -75,6 +76,16 @@ pub(crate) fn value_of(log: &Local, n: u64) -> usize {
         Ok(Found::Record(record)) => record.value().map_or(0, <[u8]>::len),
         other => panic!("{n}: {other:?}"),
     }
+}
+
+/// Builds a crate that the benches have beside them, in a target folder of that name; gives the folder of its programs.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = root.join("target").join(name);
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--release", "--quiet", "--manifest-path"]).arg(root.join("benches").join(name).join("Cargo.toml"));
+    assert!(build.env("CARGO_TARGET_DIR", &target).status().expect("cargo").success(), "{build:?}");
+    target.join("release")
 }
 
 /// Numbers in no order.

@@ -3,26 +3,18 @@
 
 use crate::client::{Mounted, ask_where};
 use crate::mount::fill;
+use crate::places::built;
 use crate::table::{Bound, Table};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 const RECORDS: u64 = 1_000_000;
 const COUNT: u64 = 20_000;
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 pub(crate) fn run(table: &mut Table, folder: &Path) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let target = root.join("target/uring");
-    let mut build = Command::new(env!("CARGO"));
-    build
-        .args(["build", "--release", "--quiet", "--manifest-path"])
-        .arg(root.join("benches/uring/Cargo.toml"))
-        .env("CARGO_TARGET_DIR", &target);
-    assert!(build.status().expect("cargo").success(), "{build:?}");
-    let before = fs::read_to_string(SWITCH).expect("a kernel with FUSE on io_uring");
-    fs::write(SWITCH, "Y").expect("root");
+    let program = built("uring").join("offsetfs-uring");
+    let _switched = Switched::on();
     let source = folder.join("uring-0");
     fill(&source, RECORDS);
     let (ours_at, uring_at) = (folder.join("ours"), folder.join("uring"));
@@ -32,7 +24,7 @@ pub(crate) fn run(table: &mut Table, folder: &Path) {
         for round in 0..table.rounds as u64 {
             let _ours = Mounted::ours(&source, &ours_at, "tz=UTC,ro", is_pinned);
             let mut uring = Mounted::runner(is_pinned);
-            uring.arg(target.join("release/offsetfs-uring")).arg(&source).arg(&uring_at);
+            uring.arg(&program).arg(&source).arg(&uring_at);
             let _uring = Mounted::start(uring, &uring_at);
             let cold = |at: &Path, seed: u64| {
                 ask_where(is_pinned, "cold", &[&at.join("by-offset").display(), &COUNT, &RECORDS, &(2 * round + seed)])
@@ -45,6 +37,22 @@ pub(crate) fn run(table: &mut Table, folder: &Path) {
             table.row(&format!("by-offset/N by /dev/fuse / by io_uring, {place}"), "ns", Bound::Beside, ours, other, 0.0);
         }
     }
-    fs::write(SWITCH, before.trim()).expect("as it was");
     let _ = fs::remove_dir_all(&source);
+}
+
+/// The kernel's switch, which is what it was again at the end, whatever happens.
+struct Switched(String);
+
+impl Switched {
+    fn on() -> Switched {
+        let before = fs::read_to_string(SWITCH).expect("a kernel with FUSE on io_uring");
+        fs::write(SWITCH, "Y").expect("root");
+        Switched(before)
+    }
+}
+
+impl Drop for Switched {
+    fn drop(&mut self) {
+        let _ = fs::write(SWITCH, self.0.trim());
+    }
 }

@@ -232,6 +232,13 @@ impl BatchHeader {
         self.magic < 2 && self.is_compressed()
     }
 
+    /// The attributes of a batch of magic 2 that compaction writes with records of this one: who gave the times, transaction and control stay.
+    pub(crate) fn rewritten_attributes(&self, codec: Codec, has_delete_horizon: bool) -> Attributes {
+        let stays = if self.magic >= 2 { self.attributes.0 & (Attributes::TRANSACTIONAL | Attributes::CONTROL) } else { 0 };
+        let horizon = if has_delete_horizon { Attributes::DELETE_HORIZON } else { 0 };
+        Attributes(Attributes::of_data(codec, self.timestamp_type() == TimestampType::LogAppendTime).0 | stays | horizon)
+    }
+
     /// The offset behind the batch; [`Offset::MAX`] where there is none.
     #[inline]
     pub const fn next_offset(&self) -> Offset {

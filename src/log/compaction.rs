@@ -126,13 +126,12 @@ fn plan_up_to(partition: &Partition, layout: &Layout, stable: Offset, now: Times
         let why = "the log is empty".to_owned();
         return Ok(Plan { first_dirty, first_uncleanable: first_dirty, clean_bytes: 0, dirty_bytes: 0, due: false, why });
     };
-    let age_ms = |lag_ms: u64| now.get().saturating_sub(i64::try_from(lag_ms).unwrap_or(i64::MAX));
     let mut limit = stable.min(active.base_offset());
     if config.min_compaction_lag_ms > 0 {
         for at in inactive_from(layout, first_dirty) {
             let largest = partition.largest_time(layout, at, Patience::MayBlock)?;
             let newest = if largest.get() >= 0 { largest } else { layout.segments[at].mtime() };
-            if newest.get() > age_ms(config.min_compaction_lag_ms) {
+            if newest > now.earlier_by(config.min_compaction_lag_ms) {
                 limit = limit.min(layout.segments[at].base_offset());
                 break;
             }
@@ -143,7 +142,7 @@ fn plan_up_to(partition: &Partition, layout: &Layout, stable: Offset, now: Times
     let clean_bytes = bytes_of(layout, 0..layout.segments.partition_point(|s| s.base_offset() < first_dirty));
     let dirty_bytes = bytes_of(layout, between(layout, first_dirty.min(first_uncleanable), first_uncleanable));
     let ratio = dirty_bytes as f64 / (clean_bytes + dirty_bytes) as f64;
-    let mut oldest: Option<i64> = None;
+    let mut oldest: Option<TimestampMs> = None;
     if config.max_compaction_lag_ms < i64::MAX as u64 {
         for at in inactive_from(layout, first_dirty) {
             let open = partition.open_segment(layout, at, Patience::MayBlock)?;
@@ -151,12 +150,12 @@ fn plan_up_to(partition: &Partition, layout: &Layout, stable: Offset, now: Times
             if let Ok(Step::Batch(header)) = BatchHeader::read(log, 0)
                 && header.max_timestamp.get() > 0
             {
-                oldest = Some(oldest.map_or(header.max_timestamp.get(), |o| o.min(header.max_timestamp.get())));
+                oldest = Some(oldest.map_or(header.max_timestamp, |o| o.min(header.max_timestamp)));
             }
         }
     }
     let (least, lag) = (config.min_cleanable_dirty_ratio, config.max_compaction_lag_ms);
-    let overdue = dirty_bytes > 0 && oldest.is_some_and(|oldest| oldest < age_ms(lag));
+    let overdue = dirty_bytes > 0 && oldest.is_some_and(|oldest| oldest < now.earlier_by(lag));
     let (due, why) = if dirty_bytes == 0 {
         let what = if first_uncleanable < active.base_offset() { "too young, or of an open transaction" } else { "in the active segment" };
         (false, format!("all that was not compacted yet is {what}"))
@@ -256,12 +255,11 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     let clean = layout.segments.partition_point(|s| s.base_offset() < first_dirty);
     // Tombstones of magic 0 and 1 have no horizon of their own: the time of the newest clean file stands for it.
     let old_horizon = match clean.checked_sub(1).and_then(|at| layout.segments.get(at)) {
-        Some(segment) => segment.mtime().get().saturating_sub(i64::try_from(config.delete_retention_ms).unwrap_or(i64::MAX)),
-        None => 0,
+        Some(segment) => segment.mtime().earlier_by(config.delete_retention_ms),
+        None => TimestampMs::new(0),
     };
     let mut passing = Passing::new(&history, Offset::ZERO);
-    let delay = i64::try_from(config.file_delete_delay_ms).unwrap_or(i64::MAX);
-    let due = TimestampMs::new(now.get().saturating_add(delay));
+    let due = now.later_by(config.file_delete_delay_ms);
     if matches!(mode, Mode::Real(_)) {
         clear(&*dir)?;
     }
@@ -416,7 +414,7 @@ fn rewrite<'h>(
     sources: &[Arc<Segment>],
     rules: &Rules<'h>,
     passing: &mut Passing<'h>,
-    old_horizon: i64,
+    old_horizon: TimestampMs,
     output: &mut Output,
     outcome: &mut Outcome,
     meter: &mut Meter<'_>,
@@ -424,7 +422,7 @@ fn rewrite<'h>(
     for segment in sources {
         let source = Source::open(dir, segment)?;
         let listed = listed_aborted(dir, segment)?;
-        let keeps_old_tombstones = segment.mtime().get() > old_horizon;
+        let keeps_old_tombstones = segment.mtime() > old_horizon;
         let mut batches = source.batches();
         while let Some((header, batch, position)) = batches.next()? {
             let judged = rules.judge((&header, batch, position), batches.file(), passing, keeps_old_tombstones)?;

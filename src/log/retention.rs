@@ -170,8 +170,7 @@ pub fn carry_out(partition: &Arc<Partition>, writer: &mut Writer) -> Result<Plan
     let dir = partition.directory();
     forget_epochs(partition, first_kept)?;
     partition.publish_without(first_kept);
-    let delay = i64::try_from(partition.config().file_delete_delay_ms).unwrap_or(i64::MAX);
-    let due = TimestampMs::new(partition.clock().now().get().saturating_add(delay));
+    let due = partition.clock().now().later_by(partition.config().file_delete_delay_ms);
     for removal in &plan.removals {
         partition.waste.take_segment(&**dir, removal.base, true, due)?;
     }

@@ -57,8 +57,8 @@ impl Upkeep {
         let config = partition.config();
         let now = partition.clock().now();
         let state = State {
-            next_retention: later(now, config.retention_check_interval_ms.min(INITIAL_DELAY_MS)),
-            next_compaction: later(now, config.cleaner_backoff_ms.min(INITIAL_DELAY_MS)),
+            next_retention: now.later_by(config.retention_check_interval_ms.min(INITIAL_DELAY_MS)),
+            next_compaction: now.later_by(config.cleaner_backoff_ms.min(INITIAL_DELAY_MS)),
             interrupted: None,
             running: false,
             stopping: false,
@@ -192,7 +192,7 @@ impl Upkeep {
             let outcome = self.rewrite(&mut |_, _| true);
             if outcome.is_err() {
                 // What fails now fails in a moment, too.
-                self.state.lock().next_compaction = later(now, config.retention_check_interval_ms.max(config.cleaner_backoff_ms));
+                self.state.lock().next_compaction = now.later_by(config.retention_check_interval_ms.max(config.cleaner_backoff_ms));
             }
             self.note("compaction", outcome.map(|_| ()));
         }
@@ -205,7 +205,7 @@ impl Upkeep {
     /// Whether something is due, which is then put off by the interval. A clock that was set back does not put it off longer.
     fn is_due(&self, now: TimestampMs, interval_ms: u64, of: impl Fn(&mut State) -> &mut TimestampMs) -> bool {
         let mut state = self.state.lock();
-        let (next, planned) = (later(now, interval_ms), of(&mut state));
+        let (next, planned) = (now.later_by(interval_ms), of(&mut state));
         let due = now >= *planned;
         if due || *planned > next {
             *planned = next;
@@ -278,8 +278,4 @@ impl Upkeep {
         }
         self.partition.waste().unlink_all(&**self.partition.directory()).map(|_| ())
     }
-}
-
-fn later(now: TimestampMs, by_ms: u64) -> TimestampMs {
-    TimestampMs::new(now.get().saturating_add(i64::try_from(by_ms).unwrap_or(i64::MAX)))
 }

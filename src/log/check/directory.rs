@@ -210,13 +210,27 @@ pub(super) fn look_at_own_checkpoints(dir: &dyn Directory, name: &TopicPartition
         ),
         (names::CLEANER, "the log cannot be compacted", "remove the file: the next compaction then looks at the whole log"),
     ] {
-        match checkpoint::read_offset(dir, file, name) {
-            Err(Error::Corrupt(corruption)) => report.add(Finding::of_fault(file, corruption.fault).means(means).advice(advice)),
-            Err(Error::Io { source, .. }) if matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {}
-            read => drop(read?),
-        }
+        stored(dir, file, name, (means, advice), report)?;
     }
     Ok(())
+}
+
+/// What a checkpoint says of the partition. One that does not follow the grammar is a finding; one that is no file, or not ours to read, says nothing.
+fn stored(
+    dir: &dyn Directory,
+    file: &'static str,
+    name: &TopicPartition,
+    (means, advice): (&'static str, &'static str),
+    report: &mut Report,
+) -> Result<Option<i64>> {
+    match checkpoint::read_offset(dir, file, name) {
+        Err(Error::Corrupt(corruption)) => {
+            report.add(Finding::of_fault(file, corruption.fault).means(means).advice(advice));
+            Ok(None)
+        }
+        Err(Error::Io { source, .. }) if matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => Ok(None),
+        read => read,
+    }
 }
 
 /// What the checkpoints of the data directory say of the partition.
@@ -225,22 +239,9 @@ pub(super) fn look_at_own_checkpoints(dir: &dyn Directory, name: &TopicPartition
 /// What the system says.
 pub(super) fn look_at_checkpoints(parent: &dyn Directory, name: &TopicPartition, end: Option<Offset>, report: &mut Report) -> Result<()> {
     for file in [names::LOG_START, names::RECOVERY_POINT, names::HIGH_WATERMARK, names::CLEANER] {
-        let stored = match checkpoint::read_offset(parent, file, name) {
-            Ok(Some(stored)) => stored,
-            Ok(None) => continue,
-            Err(Error::Corrupt(corruption)) => {
-                report.add(
-                    Finding::of_fault(file, corruption.fault)
-                        .means("a broker takes 0 for every partition of the data directory, or stops")
-                        .advice("remove the file: it holds nothing that cannot be lost but log start offsets"),
-                );
-                continue;
-            }
-            Err(Error::Io { source, .. }) if matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
+        let means = "a broker takes 0 for every partition of the data directory, or stops";
+        let advice = "remove the file: it holds nothing that cannot be lost but log start offsets";
+        let Some(stored) = stored(parent, file, name, (means, advice), report)? else { continue };
         let end = end.unwrap_or_default().get();
         if stored <= end {
             continue;

@@ -6,8 +6,8 @@ use super::history::{History, Passing, control_of};
 use super::map::OffsetMap;
 use crate::error::{Error, Fault, Result};
 use crate::log::batch::{
-    ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, BATCH_LENGTH, BatchHeader, CRC, HEADER_SIZE, LAST_OFFSET_DELTA, MAGIC, MAX_TIMESTAMP,
-    PARTITION_LEADER_EPOCH, PRODUCER_ID, RECORDS_COUNT,
+    ATTRIBUTES, Attributes, BASE_OFFSET, BASE_TIMESTAMP, BATCH_LENGTH, BatchHeader, CRC, HEADER_SIZE, LAST_OFFSET_DELTA, MAGIC,
+    MAX_TIMESTAMP, PARTITION_LEADER_EPOCH, PRODUCER_ID, RECORDS_COUNT,
 };
 use crate::log::compaction::history::Aborted;
 use crate::log::compression::{self, Codec, DecodeError};
@@ -15,11 +15,6 @@ use crate::log::legacy::PREFIX_SIZE;
 use crate::log::record::{RecordRef, Records, decode, write_varint};
 use crate::types::{Offset, Position, TimestampMs, TimestampType};
 use std::fmt;
-
-const LOG_APPEND_TIME: u8 = 0x08;
-const TRANSACTIONAL: u8 = 0x10;
-const CONTROL: u8 = 0x20;
-const DELETE_HORIZON: u8 = 0x40;
 
 /// What is known before the first batch is judged.
 #[derive(Debug)]
@@ -117,7 +112,7 @@ impl<'a> Rules<'a> {
             if control { passing.control(header, control_of(header, batch, file, position)?) } else { (passing.data(header), None) };
         // A marker is kept for a while behind the records that it ended.
         let all_go = can_go && (!control || header.delete_horizon().is_some_and(|horizon| horizon <= self.now));
-        let forgotten_before = TimestampMs::new(saturating_less(self.now, self.producer_id_expiration_ms));
+        let forgotten_before = self.now.earlier_by(self.producer_id_expiration_ms);
         let stays_empty = header.next_offset() == self.upper || self.history.needs(header, forgotten_before);
         let judged = |fate, kept, gone| Ok(Judged { fate, kept, gone, ends });
         let mut gone = Gone::default();
@@ -149,12 +144,7 @@ impl<'a> Rules<'a> {
             if gone.total() == 0 && header.magic == 2 && !sets_horizon {
                 return judged(Fate::Stays, count, gone);
             }
-            let horizon = if sets_horizon {
-                let horizon = self.now.get().saturating_add(i64::try_from(self.delete_retention_ms).unwrap_or(i64::MAX));
-                Some(TimestampMs::new(horizon))
-            } else {
-                header.delete_horizon()
-            };
+            let horizon = if sets_horizon { Some(self.now.later_by(self.delete_retention_ms)) } else { header.delete_horizon() };
             let anew = write_anew(header, batch, body, &kept, horizon);
             let anew = anew.map_err(|e| Error::io("compress a batch of", file, e))?;
             return judged(Fate::Becomes(anew), count, gone);
@@ -198,30 +188,11 @@ pub(super) fn of_decode(error: DecodeError, file: &str, position: u64) -> Error 
     }
 }
 
-fn saturating_less(time: TimestampMs, by_ms: u64) -> i64 {
-    time.get().saturating_sub(i64::try_from(by_ms).unwrap_or(i64::MAX))
-}
-
-/// The flags of a batch that outlive what happens to its records.
-fn flags(header: &BatchHeader) -> u8 {
-    let append_time = header.timestamp_type() == TimestampType::LogAppendTime;
-    let v2 = header.magic >= 2;
-    [
-        (append_time, LOG_APPEND_TIME),
-        (v2 && header.attributes.is_transactional(), TRANSACTIONAL),
-        (v2 && header.attributes.is_control(), CONTROL),
-    ]
-    .iter()
-    .filter(|(on, _)| *on)
-    .map(|(_, bit)| bit)
-    .sum()
-}
-
 /// The fields of a header that are not the original's.
 struct Fields {
     base_offset: Offset,
     last_offset: Offset,
-    attributes: u8,
+    attributes: Attributes,
     base_timestamp: TimestampMs,
     max_timestamp: TimestampMs,
     records_count: u32,
@@ -235,7 +206,7 @@ fn complete(mut out: Vec<u8>, original: &BatchHeader, bytes: &[u8], fields: &Fie
     set(BASE_OFFSET, &fields.base_offset.get().to_be_bytes());
     set(BATCH_LENGTH, &length.to_be_bytes());
     set(MAGIC, &[2]);
-    set(ATTRIBUTES, &[0, fields.attributes]);
+    set(ATTRIBUTES, &fields.attributes.raw().to_be_bytes());
     set(LAST_OFFSET_DELTA, &delta.to_be_bytes());
     set(BASE_TIMESTAMP, &fields.base_timestamp.get().to_be_bytes());
     set(MAX_TIMESTAMP, &fields.max_timestamp.get().to_be_bytes());
@@ -260,7 +231,7 @@ fn emptied(header: &BatchHeader, batch: &[u8]) -> Vec<u8> {
     let fields = Fields {
         base_offset: header.base_offset,
         last_offset: header.last_offset,
-        attributes: flags(header),
+        attributes: header.rewritten_attributes(Codec::None, false),
         base_timestamp: TimestampMs::NONE,
         max_timestamp: header.max_timestamp,
         records_count: 0,
@@ -314,7 +285,7 @@ fn write_anew(
     let fields = Fields {
         base_offset,
         last_offset,
-        attributes: flags(header) | codec.bits() | if horizon.is_some() { DELETE_HORIZON } else { 0 },
+        attributes: header.rewritten_attributes(codec, horizon.is_some()),
         base_timestamp,
         max_timestamp: if append_time { header.max_timestamp } else { of_records },
         records_count: kept.len() as u32,
