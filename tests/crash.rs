@@ -184,3 +184,67 @@ fn found_a_log_start_that_was_acknowledged_and_not_durable() {
     };
     assert_eq!(judge::case(&case, None), Ok(()));
 }
+
+/// A batch was cut off and a shorter one written in its place, behind which the log rolled. The old bytes and the new index entry survived: the batch that
+/// the entry named reached into the next segment, and was shown beside it.
+#[test]
+fn found_a_batch_that_reaches_into_the_next_segment() {
+    let case = Case {
+        life: Life {
+            shape: Shape { segment_bytes: 1500, segment_index_bytes: 256, index_interval_bytes: 173, batch_size: 250, lz4: false },
+            steps: vec![
+                Step::Append(vec![vec![452, 348, 40, 17], vec![26], vec![16, 28, 16, 278]]),
+                Step::Append(vec![vec![35, 20, 176], vec![5, 5]]),
+                Step::DeleteBefore(6),
+            ],
+            fault: Some((54, Fault::Io)),
+        },
+        end: End {
+            survives: Survives {
+                reorder: true,
+                choices: vec![
+                    1, 1, 42, 1, 1, 1, 22, 1, 172, 1, 169, 1, 1, 202, 1, 206, 1, 1, 66, 1, 1, 1, 1, 1, 165, 1, 1, 16, 1, 1, 167, 233, 94,
+                    1, 1, 1, 1, 1, 83, 1, 1, 1, 1, 1, 223, 1, 92, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 167, 138, 1, 1, 1, 1, 1, 1, 194, 26,
+                    1, 93, 1, 44, 242, 1, 1, 252, 1, 1, 1,
+                ],
+            },
+            recoveries: vec![],
+            last: Some(Survives { reorder: false, choices: vec![] }),
+        },
+    };
+    assert_eq!(judge::case(&case, None), Ok(()));
+}
+
+/// The same, in front of segments that were lost: the recovery saw that the batch could not be, and readers before it did not.
+#[test]
+fn found_a_batch_that_only_the_recovery_refused() {
+    let case = Case {
+        life: Life {
+            shape: Shape { segment_bytes: 1035, segment_index_bytes: 256, index_interval_bytes: 168, batch_size: 545, lz4: false },
+            steps: vec![
+                Step::Append(vec![vec![497]]),
+                Step::Append(vec![vec![6, 23, 71]]),
+                Step::DeleteBefore(4),
+                Step::Append(vec![vec![13, 87, 21, 32], vec![12, 20, 11], vec![16, 154, 125]]),
+                Step::Append(vec![vec![20], vec![2]]),
+                Step::DeleteBefore(1),
+                Step::Append(vec![vec![420, 290], vec![3, 425, 12]]),
+                Step::Append(vec![vec![12, 497, 259, 1]]),
+            ],
+            fault: Some((48, Fault::NoSpace)),
+        },
+        end: End {
+            survives: Survives {
+                reorder: true,
+                choices: vec![
+                    182, 128, 9, 129, 155, 246, 4, 198, 14, 201, 215, 103, 33, 187, 99, 222, 133, 86, 81, 58, 241, 137, 96, 175, 67, 2,
+                    138, 218, 86, 84, 70, 153, 116, 9, 172, 210, 142, 23, 126, 34, 53, 176, 255, 98, 43, 221, 1, 62, 164, 35, 171, 5, 88,
+                    109, 32, 115, 158, 248, 61, 141, 6, 218, 95, 1, 47, 233, 159, 181, 9, 112, 204, 141, 198, 85, 12, 194, 97, 157, 46, 62,
+                ],
+            },
+            recoveries: vec![],
+            last: None,
+        },
+    };
+    assert_eq!(judge::case(&case, None), Ok(()));
+}

@@ -63,6 +63,9 @@ impl From<Fault> for Trouble {
     }
 }
 
+/// The offsets that a segment may hold: from its base offset to below the next one's; of the last segment any behind its base offset.
+pub(crate) type SegmentBounds = (Offset, Option<Offset>);
+
 /// Where a walk over the headers of a segment came to.
 pub(crate) enum Place {
     /// At the first batch whose last offset is at or behind the target, at a position; and the position of the batch before it that was
@@ -269,7 +272,7 @@ impl Partition {
         let end = segment.end();
         let log = open.log.slice(0..end).unwrap_or_default();
         let bounds = (segment.base_offset(), layout.limit(at));
-        let place = seek(open, log, segment.base_offset(), offset, patience)?;
+        let place = seek(open, log, bounds, offset, patience)?;
         let (header, position, passed) = match place {
             Place::At(header, position, passed) => (header, position, passed),
             Place::Behind(passed) => {
@@ -349,13 +352,15 @@ pub(crate) fn record_fault(file: &str, batch: &Batch, fault: &Fault, offset: Off
     corrupt_at(file, Fault::new(batch.position, fault.expected.clone(), found), offset)
 }
 
-/// Finds the first batch whose last offset is at or behind the target, from the floor entry of the index on.
-pub(crate) fn seek(open: &OpenSegment, log: &[u8], base: Offset, target: Offset, patience: Patience) -> Result<Place, Trouble> {
+/// Finds the first batch whose last offset is at or behind the target, from the floor entry of the index on. The bounds are the base offsets of the
+/// segment and of the next one.
+pub(crate) fn seek(open: &OpenSegment, log: &[u8], bounds: SegmentBounds, target: Offset, patience: Patience) -> Result<Place, Trouble> {
+    let (base, limit) = bounds;
     let index = OffsetIndex::new(open.index.entries(), base);
     let mut at = 0;
     if let Some(i) = index.floor(target) {
         if open.scan.is_none() && !verified::contains(open.instance, Subject::OffsetEntry, i as u64) {
-            verify_entry(open, log, &index, i, patience)?;
+            verify_entry(open, log, &index, i, limit, patience)?;
         }
         at = index.entry(i).ok_or(Trouble::Index)?.position.get();
     } else if patience == Patience::AtOnce && !verified::contains(open.instance, Subject::OffsetEntry, 0xffff_ffff) {
@@ -395,7 +400,14 @@ pub(crate) fn seek(open: &OpenSegment, log: &[u8], base: Offset, target: Offset,
 /// Verifies that an index entry names a batch: right CRC, and a chain of batches from it to the next entry's, of which one holds the offset of the
 /// entry. That is the batch itself in what Kafka 4 writes, and perhaps a later one of the same append in what older brokers wrote.
 #[cold]
-fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usize, patience: Patience) -> Result<(), Trouble> {
+fn verify_entry(
+    open: &OpenSegment,
+    log: &[u8],
+    index: &OffsetIndex<'_>,
+    i: usize,
+    limit: Option<Offset>,
+    patience: Patience,
+) -> Result<(), Trouble> {
     let entry = index.entry(i).ok_or(Trouble::Index)?;
     let next = if i + 1 < index.len() { Some(index.entry(i + 1).ok_or(Trouble::Index)?) } else { None };
     if next.is_some_and(|n| n.offset <= entry.offset || n.position <= entry.position) {
@@ -410,7 +422,7 @@ fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usiz
     if header.base_offset > entry.offset || !index.lies_behind(i, header.base_offset, at) {
         return Err(Trouble::Index);
     }
-    verify(open, log, at, (index.base(), None), patience).map_err(|trouble| match trouble {
+    verify(open, log, at, (index.base(), limit), patience).map_err(|trouble| match trouble {
         Trouble::Cold => Trouble::Cold,
         _ => Trouble::Index,
     })?;
@@ -441,7 +453,7 @@ fn verify_entry(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, i: usiz
 /// Verifies a batch at its first touch in this process: its CRC, and that its offsets lie within the segment's base offset and the next one's, and
 /// before those of the batch behind it (no CRC covers a base offset).
 #[inline]
-pub(crate) fn verify(open: &OpenSegment, log: &[u8], at: u64, bounds: (Offset, Option<Offset>), patience: Patience) -> Result<(), Trouble> {
+pub(crate) fn verify(open: &OpenSegment, log: &[u8], at: u64, bounds: SegmentBounds, patience: Patience) -> Result<(), Trouble> {
     if verified::contains(open.instance, Subject::Batch, at) {
         verified::count_known();
         return Ok(());
@@ -450,7 +462,7 @@ pub(crate) fn verify(open: &OpenSegment, log: &[u8], at: u64, bounds: (Offset, O
 }
 
 #[cold]
-fn verify_new(open: &OpenSegment, log: &[u8], at: u64, (base, limit): (Offset, Option<Offset>), patience: Patience) -> Result<(), Trouble> {
+fn verify_new(open: &OpenSegment, log: &[u8], at: u64, (base, limit): SegmentBounds, patience: Patience) -> Result<(), Trouble> {
     let Step::Batch(header) = BatchHeader::read(log, at as usize)? else {
         return Err(Fault::new(at, "a whole batch", "fewer bytes").into());
     };

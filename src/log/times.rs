@@ -130,7 +130,9 @@ impl Partition {
             }
             let Some(entry) = times.entry(i) else { return Ok(None) };
             largest = entry.timestamp;
-            let Ok(Place::At(header, position, _)) = seek(open, log, segment.base_offset(), entry.offset, Patience::MayBlock) else {
+            let Ok(Place::At(header, position, _)) =
+                seek(open, log, (segment.base_offset(), layout.limit(at)), entry.offset, Patience::MayBlock)
+            else {
                 return Ok(None);
             };
             place = position + u64::from(header.size);
@@ -157,7 +159,7 @@ impl Partition {
         let times = TimeIndex::new(open.timeindex.entries(), segment.base_offset());
         let Some(entry) = times.entry(i) else { return Ok(false) };
         let rises = i == 0 || times.entry(i - 1).is_some_and(|before| before.timestamp < entry.timestamp && before.offset <= entry.offset);
-        let holds = match seek(open, log, segment.base_offset(), entry.offset, patience) {
+        let holds = match seek(open, log, (segment.base_offset(), layout.limit(at)), entry.offset, patience) {
             Ok(Place::At(header, ..)) => header.max_timestamp == entry.timestamp && header.base_offset <= entry.offset,
             Ok(Place::Behind(_)) | Err(Trouble::Fault(_) | Trouble::Index) => false,
             Err(Trouble::Cold) => return Err(Error::WouldBlock),

@@ -191,10 +191,11 @@ impl Walk {
 
     /// The batch at the present position; `None` at the end of the segment. A damaged stretch is a fault at its first byte.
     fn step(&mut self, open: &Arc<OpenSegment>, log: &[u8], base: Offset) -> Result<Option<(BatchHeader, u64)>, Trouble> {
+        let bounds = (base, self.layout.limit(self.segment));
         let at = match self.at {
             Some(at) => at,
             None if self.from <= base => 0,
-            None => match seek(open, log, base, self.from, self.patience)? {
+            None => match seek(open, log, bounds, self.from, self.patience)? {
                 Place::At(_, at, _) => open.scan.as_ref().and_then(|s| s.damage_at(self.from)).map_or(at, |damage| damage.from.get()),
                 Place::Behind(_) => match open.scan.as_ref().and_then(|s| s.damage_at(self.from)) {
                     Some(damage) => damage.from.get(),
@@ -218,7 +219,7 @@ impl Walk {
             Step::End { left } => Err(Fault::new(at, "a whole batch", format!("{left} bytes of one, or of something else")).into()),
             Step::Batch(header) => {
                 if self.look == Look::Batches {
-                    verify(open, log, at, (base, self.layout.limit(self.segment)), self.patience)?;
+                    verify(open, log, at, bounds, self.patience)?;
                 } else if header.base_offset < base {
                     return Err(Fault::new(at, format!("offsets from {base} on"), header.base_offset.to_string()).into());
                 }
