@@ -7,6 +7,7 @@ mod guard;
 pub mod lock;
 pub mod mmap;
 pub mod os;
+mod prefetch;
 pub mod process;
 pub mod sim;
 pub(crate) mod sync;
@@ -20,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use mmap::Map;
+pub use prefetch::prefetch;
 
 /// Where directories come from.
 pub trait FileSystem: Send + Sync + fmt::Debug {
