@@ -16,7 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sys::{Stream, leads_to, metadata_of, retried, stat_at, unlink_at};
 
 pub use file::OsFile;
@@ -53,6 +53,15 @@ pub fn nameless_file() -> io::Result<Arc<dyn File>> {
         None => tempfile::tempfile_in("/var/tmp").or_else(|_| tempfile::tempfile())?,
     };
     Ok(Arc::new(OsFile { handle }))
+}
+
+/// The time since some moment before the process began, which never goes back, to within some 10 ms (a tick of the kernel). Unlike
+/// [`std::time::Instant`] it reads no counter of the processor, which would wait for all that is under way.
+pub fn ticks() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure lives through the call, which only writes into it. It fails for an unknown clock only, and then leaves it as it is.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// The system's clock.

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::io::Metadata;
+use crate::io::os::ticks;
 use crate::io::sync::atomic::{AtomicU64, Ordering};
 use crate::log::batch::{BatchHeader, Step, verify_crc};
 use crate::log::index::{OffsetIndex, used_offset_bytes};
@@ -16,10 +17,9 @@ use crate::log::transactions::Transactions;
 use crate::types::{Offset, Patience, Position, TimestampMs};
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// A directory whose lock we do not hold is looked at again when this has passed since the last look.
-const REFRESH_INTERVAL: Duration = Duration::from_millis(20);
+/// A directory whose lock we do not hold is looked at again when so much has passed since the last look.
+const REFRESH_INTERVAL_MS: u64 = 20;
 
 /// Times of files are coarse: two changes this close to each other, in milliseconds, may have the same.
 const SETTLED_MS: i64 = 1000;
@@ -56,31 +56,29 @@ pub(super) struct Watch {
     pub(super) stuck_len: Option<u64>,
 }
 
-/// When the directory was looked at last.
+/// When the directory was looked at last, in milliseconds of [`ticks`].
 #[derive(Debug)]
-pub(super) struct Looked {
-    opened: Instant,
-    /// Nanoseconds since the opening.
-    after_ns: AtomicU64,
-}
+pub(super) struct Looked(AtomicU64);
 
 impl Looked {
     /// Just now.
     pub(super) fn now() -> Looked {
-        Looked { opened: Instant::now(), after_ns: AtomicU64::new(0) }
+        Looked(AtomicU64::new(now_ms()))
     }
 
-    fn elapsed_ns(&self) -> u64 {
-        u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
+    #[inline]
     fn is_due(&self) -> bool {
-        self.elapsed_ns().saturating_sub(self.after_ns.load(Ordering::Relaxed)) >= REFRESH_INTERVAL.as_nanos() as u64
+        now_ms().saturating_sub(self.0.load(Ordering::Relaxed)) >= REFRESH_INTERVAL_MS
     }
 
     fn note(&self) {
-        self.after_ns.store(self.elapsed_ns(), Ordering::Relaxed);
+        self.0.store(now_ms(), Ordering::Relaxed);
     }
+}
+
+#[inline]
+fn now_ms() -> u64 {
+    ticks().as_millis() as u64
 }
 
 impl Partition {
@@ -387,7 +385,7 @@ mod tests {
             let (sender, done) = mpsc::channel();
             let partition = &partition;
             scope.spawn(move || sender.send(partition.refresh()).unwrap());
-            let outcome = done.recv_timeout(Duration::from_secs(20));
+            let outcome = done.recv_timeout(std::time::Duration::from_secs(20));
             drop(looking);
             outcome.expect("the reader went on").unwrap();
         });
