@@ -108,9 +108,7 @@ fn readers_see_whole_records_up_to_the_published_end_over_rolls() {
                         }
                         // The time of a record leads to it: all times rise.
                         let time = TimestampMs::new(1000 + (end - 1) / 2);
-                        let floor =
-                            partition.time_floor(time, Patience::MayBlock).expect("a look-up").expect("a segment reaches that time");
-                        let first = partition.first_from(floor, time, Patience::MayBlock, &mut |_, _| true).expect("a look-up");
+                        let first = partition.first_at(time, Patience::MayBlock, &mut |_, _| true).expect("a look-up");
                         assert_eq!(first.map(|offset| offset.get() / 2), Some((end - 1) / 2), "time {time}");
                         let mut walk =
                             partition.walk(Offset::ZERO, Offset::new(end).expect("not negative"), Look::Batches, Patience::MayBlock);

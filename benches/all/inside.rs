@@ -149,8 +149,8 @@ fn at(n: i64) -> Offset {
 
 /// The position of the batch that holds an offset.
 pub(crate) fn to_batch(log: &Local, n: i64) -> u64 {
-    match log.partition().header_at(at(n), Patience::MayBlock) {
-        Ok(Ok((_, position))) => position.get(),
+    match log.partition().position_at(at(n), Patience::MayBlock) {
+        Ok(Ok(position)) => position.get(),
         other => panic!("{other:?}"),
     }
 }

@@ -148,8 +148,9 @@ pub(crate) fn same_records(partition: &Partition, records: &[Known]) {
 /// The offset of the first record at or after a time, as the engine finds it.
 pub(crate) fn first_at(partition: &Partition, time: i64) -> Option<i64> {
     let time = TimestampMs::new(time);
-    let floor = partition.time_floor(time, Patience::MayBlock).expect("no file is damaged")?;
-    let found = partition.first_from(floor, time, Patience::MayBlock, &mut |_, _| true).expect("no file is damaged");
+    let look_up = || partition.first_at(time, Patience::MayBlock, &mut |_, _| true).expect("no file is damaged");
+    let found = look_up();
+    assert_eq!(look_up(), found, "what was verified leads to the same");
     found.map(Offset::get)
 }
 

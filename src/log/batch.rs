@@ -148,6 +148,19 @@ pub struct BatchHeader {
     pub records_count: i32,
 }
 
+/// How far a batch reaches, as plain numbers: base offset, last offset, size in bytes, greatest time in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The base offset.
+    pub base: i64,
+    /// The last offset.
+    pub last: i64,
+    /// The size of the whole batch in bytes.
+    pub size: u32,
+    /// The greatest time of a record, or the time of the append.
+    pub max_timestamp: i64,
+}
+
 /// What stands at a place of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -204,10 +217,10 @@ impl BatchHeader {
         read_other(left).map_err(|fault| Fault { position: crate::types::Position::new(at as u64), ..fault })
     }
 
-    /// The base offset, the last offset and the size in bytes of a sound batch of magic 2 at a place, and nothing else of it: what a search walks
-    /// by. `None` for all else, which [`BatchHeader::read`] tells apart.
+    /// How far a sound batch of magic 2 at a place reaches, and nothing else of it: what a search walks by. `None` for all else, which
+    /// [`BatchHeader::read`] tells apart.
     #[inline(always)]
-    pub fn extent(log: &[u8], at: usize) -> Option<(i64, i64, u32)> {
+    pub fn extent(log: &[u8], at: usize) -> Option<Extent> {
         let left = log.get(at..)?;
         let block = left.first_chunk::<HEADER_SIZE>()?;
         let length = i32::from_be_bytes(field::<BATCH_LENGTH, 4, HEADER_SIZE>(block));
@@ -217,7 +230,8 @@ impl BatchHeader {
         if block[MAGIC] != 2 || length < BATCH_LENGTH_MIN || size as usize > left.len() || base < 0 || delta < 0 {
             return None;
         }
-        Some((base, base.checked_add(i64::from(delta))?, size))
+        let max_timestamp = i64::from_be_bytes(field::<MAX_TIMESTAMP, 8, HEADER_SIZE>(block));
+        Some(Extent { base, last: base.checked_add(i64::from(delta))?, size, max_timestamp })
     }
 
     /// Whether the records are compressed, be it with a codec that does not exist.

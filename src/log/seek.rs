@@ -5,7 +5,7 @@
 //! here but by a thorough pass over the segment, so a fault costs time and never gives a wrong record.
 
 use crate::error::{Corruption, Error, Fault, Result};
-use crate::log::batch::{BatchHeader, Step, verify_crc};
+use crate::log::batch::{BatchHeader, MAGIC, Step, verify_crc};
 use crate::log::bytes::Shared;
 use crate::log::compression::DecodeError;
 use crate::log::handle::{Batch, Body, Record};
@@ -21,7 +21,10 @@ use std::sync::Arc;
 /// A compressed batch larger than this, in bytes as stored, is decoded only where waiting is allowed.
 const DECODE_AT_ONCE_MOST: u32 = 64 << 10;
 /// Walking further than this from an index entry, in bytes, means that the index has holes; the segment is then passed over once.
-const WALK_MOST: u64 = 1 << 20;
+pub(crate) const WALK_MOST: u64 = 1 << 20;
+
+/// Stands for the start of a segment among the numbers of index entries, of which none gets as high: that its first page is in memory is remembered under it.
+const NO_ENTRY: u64 = i32::MAX as u64;
 
 /// Why there is no record at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +83,17 @@ struct Known<'a> {
     segment: &'a Segment,
     open: &'a Arc<OpenSegment>,
     log: &'a [u8],
-    header: BatchHeader,
     position: u64,
+}
+
+impl Known<'_> {
+    #[inline(always)]
+    fn header(&self) -> Option<BatchHeader> {
+        match BatchHeader::read(self.log, self.position as usize) {
+            Ok(Step::Batch(header)) => Some(header),
+            _ => None,
+        }
+    }
 }
 
 impl Partition {
@@ -90,13 +102,14 @@ impl Partition {
     /// # Errors
     /// [`Error::Corrupt`] where the offset is damaged, with file and position; [`Error::WouldBlock`]; what the system says.
     pub fn record(&self, offset: Offset, patience: Patience) -> Result<Found> {
-        let known = self.known(offset, |Known { open, log, header, position, .. }| {
+        let known = self.known(offset, |known| {
+            let header = known.header()?;
             if header.is_compressed() || header.attributes.is_control() {
                 return None;
             }
-            let bytes = log.get(position as usize..position as usize + header.size as usize)?;
+            let bytes = known.log.get(known.position as usize..)?.get(..header.size as usize)?;
             let reference = record::find_in_batch(&header, bytes, offset).ok()??;
-            let bytes = Shared::Mapped { map: open.log.clone(), start: position, len: u64::from(header.size) };
+            let bytes = Shared::Mapped { map: known.open.log.clone(), start: known.position, len: u64::from(header.size) };
             Some(Found::Record(Record { header, reference, bytes }))
         });
         if let Some(found) = known {
@@ -166,17 +179,16 @@ impl Partition {
         };
         let end = at.saturating_add(WALK_MOST);
         while at < end {
-            let (base, last, size) = BatchHeader::extent(log, at as usize)?;
-            if last < offset.get() {
-                at += u64::from(size);
+            let extent = BatchHeader::extent(log, at as usize)?;
+            if extent.last < offset.get() {
+                at += u64::from(extent.size);
                 continue;
             }
-            if base > offset.get() || !verified::contains(open.instance, Subject::Batch, at) {
+            if extent.base > offset.get() || !verified::contains(open.instance, Subject::Batch, at) {
                 return None;
             }
-            let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return None };
             verified::count_known();
-            return found(Known { segment, open, log, header, position: at }).filter(|_| !open.log.is_broken());
+            return found(Known { segment, open, log, position: at }).filter(|_| !open.log.is_broken());
         }
         None
     }
@@ -196,7 +208,7 @@ impl Partition {
     /// # Errors
     /// As [`Partition::record`].
     pub fn batch_at(&self, offset: Offset, patience: Patience) -> Result<Result<(Batch, Arc<str>), Absent>> {
-        let known = self.known(offset, |k| Some((batch(k.open, k.header, k.position), k.segment.log_name_shared())));
+        let known = self.known(offset, |k| Some((batch(k.open, k.header()?, k.position), k.segment.log_name_shared())));
         if let Some(known) = known {
             return Ok(Ok(known));
         }
@@ -223,16 +235,15 @@ impl Partition {
         }
     }
 
-    /// The header of the batch that holds an offset, its CRC verified, and its position. Holds nothing open, and so costs less than
-    /// [`Partition::batch_at`].
+    /// The position of the batch that holds an offset, its CRC verified. Holds nothing open, and so costs less than [`Partition::batch_at`].
     ///
     /// # Errors
     /// As [`Partition::record`].
-    pub fn header_at(&self, offset: Offset, patience: Patience) -> Result<Result<(BatchHeader, Position), Absent>> {
-        if let Some(known) = self.known(offset, |k| Some((k.header, Position::new(k.position)))) {
-            return Ok(Ok(known));
+    pub fn position_at(&self, offset: Offset, patience: Patience) -> Result<Result<Position, Absent>> {
+        if let Some(position) = self.known(offset, |k| Some(k.position)) {
+            return Ok(Ok(Position::new(position)));
         }
-        Ok(self.batch_at(offset, patience)?.map(|(batch, _)| (batch.header, Position::new(batch.position))))
+        Ok(self.batch_at(offset, patience)?.map(|(batch, _)| Position::new(batch.position)))
     }
 
     /// The same in a segment that was passed over thoroughly: what is damaged is known.
@@ -363,11 +374,11 @@ pub(crate) fn seek(open: &OpenSegment, log: &[u8], bounds: SegmentBounds, target
             verify_entry(open, log, &index, i, limit, patience)?;
         }
         at = index.entry(i).ok_or(Trouble::Index)?.position.get();
-    } else if patience == Patience::AtOnce && !verified::contains(open.instance, Subject::OffsetEntry, 0xffff_ffff) {
+    } else if patience == Patience::AtOnce && !verified::contains(open.instance, Subject::OffsetEntry, NO_ENTRY) {
         if !open.log.is_resident(0..4096.min(log.len() as u64)) {
             return Err(Trouble::Cold);
         }
-        verified::remember(open.instance, Subject::OffsetEntry, 0xffff_ffff);
+        verified::remember(open.instance, Subject::OffsetEntry, NO_ENTRY);
     }
     let started = at;
     let mut passed = None;
@@ -454,7 +465,8 @@ fn verify_entry(
 /// before those of the batch behind it (no CRC covers a base offset).
 #[inline]
 pub(crate) fn verify(open: &OpenSegment, log: &[u8], at: u64, bounds: SegmentBounds, patience: Patience) -> Result<(), Trouble> {
-    if verified::contains(open.instance, Subject::Batch, at) {
+    let subject = Subject::of_magic(log.get(at as usize + MAGIC).copied().unwrap_or_default());
+    if verified::contains(open.instance, subject, at) {
         verified::count_known();
         return Ok(());
     }
@@ -489,6 +501,6 @@ fn verify_new(open: &OpenSegment, log: &[u8], at: u64, (base, limit): SegmentBou
             }
         }
     }
-    verified::remember(open.instance, Subject::Batch, at);
+    verified::remember(open.instance, Subject::of_magic(header.magic), at);
     Ok(())
 }

@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::log::batch::{BatchHeader, Step};
 use crate::log::index::{OffsetIndex, TimeIndex};
 use crate::log::partition::{Layout, Partition};
-use crate::log::seek::{Place, Trouble, seek};
+use crate::log::record::{RecordRef, Records};
+use crate::log::seek::{Place, Trouble, WALK_MOST, seek};
 use crate::log::segment::OpenSegment;
 use crate::log::verified::{self, Subject};
 use crate::log::walk::{Item, Look};
@@ -20,7 +21,7 @@ impl Partition {
     ///
     /// # Errors
     /// What the system says; [`Error::WouldBlock`].
-    pub fn time_floor(&self, time: TimestampMs, patience: Patience) -> Result<Option<Offset>> {
+    fn time_floor(&self, time: TimestampMs, patience: Patience) -> Result<Option<Offset>> {
         let layout = self.layout();
         for at in layout.first_known_to_reach(time)..layout.segments.len() {
             let largest = self.largest_time(&layout, at, patience)?;
@@ -44,16 +45,77 @@ impl Partition {
         Ok(None)
     }
 
+    /// The first record at or after a time, in offset order from the first segment on whose largest time reaches it, that `wanted` takes.
+    ///
+    /// # Errors
+    /// What the system says; [`Error::WouldBlock`]. Damage on the way is passed over, since what it held cannot be known.
+    pub fn first_at(
+        &self,
+        time: TimestampMs,
+        patience: Patience,
+        wanted: &mut dyn FnMut(&BatchHeader, &RecordRef) -> bool,
+    ) -> Result<Option<Offset>> {
+        if let Some(offset) = self.first_known(time, wanted) {
+            return Ok(Some(offset));
+        }
+        match self.time_floor(time, patience)? {
+            Some(floor) => self.first_from(floor, time, patience, wanted),
+            None => Ok(None),
+        }
+    }
+
+    /// The same where all on the way was verified before and the record lies in the first batch that reaches the time: no lock, no allocation, no
+    /// system call, and no count that threads share. `None` is no answer: the long way has to be gone.
+    #[inline]
+    fn first_known(&self, time: TimestampMs, wanted: &mut dyn FnMut(&BatchHeader, &RecordRef) -> bool) -> Option<Offset> {
+        let bounds = self.bounds();
+        let layout = self.layout();
+        let segment = layout.segments.get(layout.first_known_to_reach(time))?;
+        segment.largest().filter(|largest| *largest >= time && largest.get() >= 0)?;
+        let open = segment.opened()?;
+        let open = open.as_ref().filter(|open| open.scan.is_none())?;
+        let log = open.log.slice(0..segment.end())?;
+        let is_known = |subject, at| verified::contains(open.instance, subject, at);
+        let times = TimeIndex::new(open.timeindex.entries(), segment.base_offset());
+        let floor = match times.floor(time) {
+            Some(i) => times.entry(i).filter(|_| is_known(Subject::TimeEntry, i as u64))?.offset,
+            None => segment.base_offset(),
+        };
+        let from = floor.max(bounds.log_start);
+        let index = OffsetIndex::new(open.index.entries(), segment.base_offset());
+        let mut at = match index.floor(from) {
+            Some(i) => index.entry(i).filter(|_| is_known(Subject::OffsetEntry, i as u64))?.position.get(),
+            None => 0,
+        };
+        let end = at.saturating_add(WALK_MOST);
+        while at < end {
+            let extent = BatchHeader::extent(log, at as usize)?;
+            if extent.last < from.get() || extent.max_timestamp < time.get() {
+                at += u64::from(extent.size);
+                continue;
+            }
+            let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return None };
+            if header.is_compressed() || header.attributes.is_control() || !is_known(Subject::Batch, at) {
+                return None;
+            }
+            verified::count_known();
+            let batch = log.get(at as usize..)?.get(..header.size as usize)?;
+            let found = first_in(Records::in_batch(&header, batch), &header, time, (bounds.log_start, bounds.log_end), wanted);
+            return found.filter(|_| !open.log.is_broken());
+        }
+        None
+    }
+
     /// Searches batches, from the one that holds an offset on, for the first record that `wanted` takes, passing over batches whose largest time lies before `time`.
     ///
     /// # Errors
     /// As [`crate::log::walk::Walk::next`]; damage on the way is passed over, since what it held cannot be known.
-    pub fn first_from(
+    fn first_from(
         &self,
         from: Offset,
         time: TimestampMs,
         patience: Patience,
-        wanted: &mut dyn FnMut(&BatchHeader, &crate::log::record::RecordRef) -> bool,
+        wanted: &mut dyn FnMut(&BatchHeader, &RecordRef) -> bool,
     ) -> Result<Option<Offset>> {
         let bounds = self.bounds();
         let mut walk = self.walk(from.max(bounds.log_start), bounds.log_end, Look::Headers, patience).not_before(time);
@@ -63,9 +125,9 @@ impl Partition {
                 continue;
             }
             // Only a batch that may hold the answer is read whole.
-            if batch.header.is_wrapper() || !verified::contains(batch.instance, Subject::Batch, batch.position) {
-                match self.header_at(batch.header.last_offset.max(bounds.log_start), patience) {
-                    Ok(Ok((_, position))) if position.get() == batch.position => {}
+            if batch.header.is_wrapper() || !verified::contains(batch.instance, Subject::of_magic(batch.header.magic), batch.position) {
+                match self.position_at(batch.header.last_offset.max(bounds.log_start), patience) {
+                    Ok(Ok(position)) if position.get() == batch.position => {}
                     Ok(_) | Err(Error::Corrupt(_)) => continue,
                     Err(error) => return Err(error),
                 }
@@ -75,15 +137,8 @@ impl Partition {
                 Err(Error::Corrupt(_) | Error::DecodedTooLarge { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            for record in body.records().not_before(time) {
-                let Ok(record) = record else { break };
-                if record.timestamp >= time
-                    && record.offset >= bounds.log_start
-                    && record.offset < bounds.log_end
-                    && wanted(&body.header, &record)
-                {
-                    return Ok(Some(record.offset));
-                }
+            if let Some(offset) = first_in(body.records(), &body.header, time, (bounds.log_start, bounds.log_end), wanted) {
+                return Ok(Some(offset));
             }
             if body.bytes.is_broken() {
                 return Err(Error::Truncated { file: file.to_string() });
@@ -170,4 +225,22 @@ impl Partition {
         }
         Ok(holds)
     }
+}
+
+/// The first record of a batch at or after a time, between two offsets, that `wanted` takes. One that cannot be read ends the search.
+#[inline]
+fn first_in(
+    records: Records<'_>,
+    header: &BatchHeader,
+    time: TimestampMs,
+    (start, end): (Offset, Offset),
+    wanted: &mut dyn FnMut(&BatchHeader, &RecordRef) -> bool,
+) -> Option<Offset> {
+    for record in records.not_before(time) {
+        let Ok(record) = record else { break };
+        if record.timestamp >= time && record.offset >= start && record.offset < end && wanted(header, &record) {
+            return Some(record.offset);
+        }
+    }
+    None
 }

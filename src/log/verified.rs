@@ -1,26 +1,45 @@
 //! What this process has verified already: batches whose CRC was right, index entries that told the truth.
 //!
-//! A table of fixed size for the whole process, without locks: each slot holds one exact key, a newer key takes the slot of an older one,
-//! and a lost key only costs verifying again. A key names an opened segment by a number that is never used twice, so that forgetting a
-//! segment is opening it anew.
+//! A table of fixed size for the whole process, without locks: each slot holds a mark for each of some neighbouring places of one opened segment, newer
+//! neighbours take the slot of older ones, and what is lost so only costs verifying again. Marks are exact: no two batches share one. An opened segment has
+//! a number that is never used twice, so that forgetting a segment is opening it anew.
 
+use crate::log::batch::HEADER_SIZE;
 use crate::log::counters::Counters;
+use crate::log::legacy::{self, PREFIX_SIZE};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// 2^20 slots, 8 MiB, touched as they are used.
+/// 2^20 slots, 8 MiB, touched as they are used: enough for the batches of 976 MiB of log, however small they are.
 const SLOTS_LOG2: u32 = 20;
+/// A slot holds the marks of 16 neighbours in its low bits, and above them whose they are.
+const NEIGHBOURS_LOG2: u32 = 4;
+const MARKS_LEN: u32 = 1 << NEIGHBOURS_LOG2;
+/// A batch of magic 2 is its header at least.
+const BATCH_SIZE_MIN: u64 = HEADER_SIZE as u64;
+/// An entry of magic 0 or 1 is at least offset, size, CRC, magic, attributes and two lengths.
+const ENTRY_SIZE_MIN: u64 = (PREFIX_SIZE + legacy::MESSAGE_SIZE_MIN as usize) as u64;
 
-/// What a key stands for.
+/// What was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Subject {
-    /// The batch at a position.
-    Batch = 1,
+    /// The batch of magic 2 at a position. It has at least 61 bytes, so that each has a place of its own among multiples of that.
+    Batch = 0,
+    /// The entry of magic 0 or 1 at a position. It has at least 26 bytes.
+    LegacyEntry = 1,
     /// The offset index entry with a number.
     OffsetEntry = 2,
     /// The time index entry with a number.
     TimeEntry = 3,
+}
+
+impl Subject {
+    /// The batch or entry of a magic.
+    #[inline(always)]
+    pub const fn of_magic(magic: u8) -> Subject {
+        if magic >= 2 { Subject::Batch } else { Subject::LegacyEntry }
+    }
 }
 
 /// The number of an opened segment, unique in this process.
@@ -31,7 +50,7 @@ impl Instance {
     /// A number that was not used before.
     pub fn next() -> Instance {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        Instance(NEXT.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff)
+        Instance(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The number.
@@ -45,33 +64,43 @@ fn table() -> &'static [AtomicU64] {
     TABLE.get_or_init(|| (0..1usize << SLOTS_LOG2).map(|_| AtomicU64::new(0)).collect())
 }
 
-#[inline]
-fn key(instance: Instance, subject: Subject, at: u64) -> (u64, usize) {
-    // 30 bits of instance, 2 of subject, 32 of position: positions in a segment are below 2^31.
-    let whose = u64::from(instance.0) << 2 | subject as u64;
-    // Neighbours lie side by side, so that a walk goes through the table in order, too. Two batches of magic 2 never begin within the same 64 bytes.
+/// The slot of a place, whose its marks have to be, and the mark.
+#[inline(always)]
+fn mark(instance: Instance, subject: Subject, at: u64) -> (usize, u64, u64) {
     let place = match subject {
-        Subject::Batch => at >> 6,
+        Subject::Batch => at / BATCH_SIZE_MIN,
+        Subject::LegacyEntry => at / ENTRY_SIZE_MIN,
         Subject::OffsetEntry | Subject::TimeEntry => at,
     };
+    let stretch = place >> NEIGHBOURS_LOG2;
+    let whose = u64::from(instance.0) << 2 | subject as u64;
+    // Neighbouring stretches lie side by side, so that a walk goes through the table in order, too.
     let first = whose.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS_LOG2);
-    (whose << 32 | (at & 0xffff_ffff), (first.wrapping_add(place) & ((1 << SLOTS_LOG2) - 1)) as usize)
+    let slot = first.wrapping_add(stretch) & ((1 << SLOTS_LOG2) - 1);
+    // 34 bits say whose, and 14 the part of the stretch that the slot does not tell: places lie below 2^31.
+    let owner = whose << 14 | (stretch >> SLOTS_LOG2 & 0x3fff);
+    (slot as usize, owner << MARKS_LEN, 1 << (place & u64::from(MARKS_LEN - 1)))
 }
 
 /// Whether it was verified and is still remembered.
 #[inline(always)]
 pub fn contains(instance: Instance, subject: Subject, at: u64) -> bool {
-    let (key, slot) = key(instance, subject, at);
-    table().get(slot).is_some_and(|s| s.load(Ordering::Relaxed) == key)
+    let (slot, owner, mark) = mark(instance, subject, at);
+    let marks = table().get(slot).map_or(0, |slot| slot.load(Ordering::Relaxed) ^ owner);
+    // Of another owner, some bit above the marks is left.
+    marks >> MARKS_LEN == 0 && marks & mark != 0
 }
 
 /// Remembers it.
 #[inline]
 pub fn remember(instance: Instance, subject: Subject, at: u64) {
-    let (key, slot) = key(instance, subject, at);
-    if let Some(slot) = table().get(slot) {
-        slot.store(key, Ordering::Relaxed);
-    }
+    let (slot, owner, mark) = mark(instance, subject, at);
+    let Some(slot) = table().get(slot) else { return };
+    // Owner and marks change as one, so that no mark is ever set for another owner.
+    let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+        let marks = if (old ^ owner) >> MARKS_LEN == 0 { old } else { owner };
+        Some(marks | mark)
+    });
 }
 
 /// Batches that were known to be right, and batches whose CRC was computed, in the order of these counters.
@@ -100,20 +129,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_exact() {
+    fn marks_are_exact() {
         let (a, b) = (Instance::next(), Instance::next());
         remember(a, Subject::Batch, 61);
         assert!(contains(a, Subject::Batch, 61));
         assert!(!contains(b, Subject::Batch, 61), "another opening of the segment");
-        assert!(!contains(a, Subject::OffsetEntry, 61));
-        assert!(!contains(a, Subject::Batch, 62));
+        assert!(!contains(a, Subject::LegacyEntry, 61) && !contains(a, Subject::OffsetEntry, 61) && !contains(a, Subject::TimeEntry, 61));
+        assert!(!contains(a, Subject::Batch, 0) && !contains(a, Subject::Batch, 61 + 61));
+        remember(a, Subject::LegacyEntry, 100);
+        assert!(!contains(a, Subject::LegacyEntry, 100 + 26) && !contains(a, Subject::LegacyEntry, 100 - 26));
+        // As far apart as the table is long, both in the same slot.
+        let far = BATCH_SIZE_MIN << (NEIGHBOURS_LOG2 + SLOTS_LOG2);
+        assert!(!contains(a, Subject::Batch, 61 + far));
+        remember(a, Subject::Batch, 61 + far);
+        assert!(contains(a, Subject::Batch, 61 + far) && !contains(a, Subject::Batch, 61));
     }
 
     #[test]
     fn the_batches_of_a_stretch_do_not_push_one_another_out() {
         let instance = Instance::next();
-        // As small as batches get, through as much of a log as the table has room for.
-        let batches = || (0..(64u64 << SLOTS_LOG2) / 68).map(|n| n * 68);
+        // As small as batches with a record get, behind the place where the slots begin again.
+        let from = BATCH_SIZE_MIN << (NEIGHBOURS_LOG2 + SLOTS_LOG2 - 1);
+        let batches = || (0..1 << 20).map(|n| from + n * 68);
         batches().for_each(|at| remember(instance, Subject::Batch, at));
         // Another test may have taken a slot or two meanwhile.
         let lost = batches().filter(|at| !contains(instance, Subject::Batch, *at)).count();

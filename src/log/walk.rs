@@ -164,7 +164,7 @@ impl Walk {
         }
         match self.look {
             Look::Headers if header.base_offset >= segment.base_offset() => {}
-            Look::Batches if verified::contains(open.instance, Subject::Batch, at) => verified::count_known(),
+            Look::Batches if verified::contains(open.instance, Subject::of_magic(header.magic), at) => verified::count_known(),
             Look::Headers | Look::Batches => return None,
         }
         let item = Item::Batch(batch(open, header, at), segment.log_name_shared());

@@ -356,16 +356,14 @@ impl Source for Local {
 
     fn offset_at(&self, time: TimestampMs, patience: Patience) -> Result<Option<Offset>> {
         self.bounds(patience)?;
-        let Some(floor) = self.partition.time_floor(time, patience)? else { return Ok(None) };
         let mut failed = None;
-        let found =
-            self.partition.first_from(floor, time, patience, &mut |header, record| match self.shows(header, record.offset, patience) {
-                Ok(shown) => shown,
-                Err(error) => {
-                    failed = Some(error);
-                    true
-                }
-            })?;
+        let found = self.partition.first_at(time, patience, &mut |header, record| match self.shows(header, record.offset, patience) {
+            Ok(shown) => shown,
+            Err(error) => {
+                failed = Some(error);
+                true
+            }
+        })?;
         failed.map_or(Ok(found), Err)
     }
 

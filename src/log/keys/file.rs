@@ -48,8 +48,8 @@ pub(super) struct LastBatch {
 impl LastBatch {
     /// Whether the log still has it.
     pub(super) fn is_in(self, partition: &Partition) -> bool {
-        matches!(partition.header_at(self.base, Patience::MayBlock), Ok(Ok((header, _)))
-            if header.base_offset == self.base && header.crc == self.crc)
+        matches!(partition.batch_at(self.base, Patience::MayBlock), Ok(Ok((batch, _)))
+            if batch.header.base_offset == self.base && batch.header.crc == self.crc)
     }
 }
 
