@@ -397,11 +397,12 @@ impl Answers {
                 Ok(reader.read(ask.at, buffer, patience)?)
             }
             Node::SegmentFile(_) => {
-                if patience == Patience::AtOnce {
-                    return Err(Failure::WouldBlock);
-                }
                 let file = self.files.file(ask.number).ok_or(Errno::EBADF)?;
-                file.read_at(buffer, ask.at).map_err(|error| Failure::Errno(error.into()))
+                let read = match patience {
+                    Patience::AtOnce => file.read_at_once(buffer, ask.at),
+                    Patience::MayBlock => file.read_at(buffer, ask.at).map(Some),
+                };
+                read.map_err(|error| Failure::Errno(error.into()))?.ok_or(Failure::WouldBlock)
             }
             Node::Append(_) if ask.flags.acc_mode() == OpenAccMode::O_RDWR => {
                 Ok(self.appends.get(ask.number).map_or(0, |lookup| lookup.appender.read_back(buffer)))

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use mmap::Map;
-pub use prefetch::prefetch;
+pub use prefetch::{CACHE_LINE, prefetch};
 
 /// Where directories come from.
 pub trait FileSystem: Send + Sync + fmt::Debug {
@@ -148,6 +148,10 @@ pub trait File: Send + Sync + fmt::Debug {
     fn metadata(&self) -> io::Result<Metadata>;
     /// Reads at a position; fewer bytes than asked for only at the end.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+    /// The same where all of it lies in memory; `None` where the disk would have to be waited for, or where the file system cannot tell.
+    fn read_at_once(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+        self.read_at(buffer, position).map(Some)
+    }
     /// Writes the parts one behind the other at a position (`pwritev`); returns how many bytes went in, which may be fewer.
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<usize>;
     /// Gives the bytes `[from, from + len)` room on the disk, so that storing into a map of them cannot fail. The length may grow to cover them.

@@ -1,5 +1,8 @@
 //! A hint to the processor: bytes that will be asked for soon. It changes nothing but when they arrive.
 
+/// What processors mostly fetch at once, in bytes.
+pub const CACHE_LINE: usize = 64;
+
 /// Has the line of memory fetched that holds the byte at a place, where there is one. A page that is not in memory is not brought there.
 #[inline(always)]
 pub fn prefetch(bytes: &[u8], at: usize) {

@@ -78,6 +78,24 @@ impl File for OsFile {
         }
     }
 
+    fn read_at_once(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let part = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
+            let place = off_t(position.saturating_add(filled as u64))?;
+            // SAFETY: the descriptor is open; the one part is a slice that lives through the call, which only writes into it.
+            let read = retried_size(|| unsafe { libc::preadv2(self.handle.as_raw_fd(), &raw const part, 1, place, libc::RWF_NOWAIT) });
+            match read {
+                // What is missing lies behind the end of the file, or on the disk: the next turn tells.
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP)) => return Ok(None),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Some(filled))
+    }
+
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<usize> {
         let mut written = 0_usize;
         for parts in parts.chunks(PARTS_MAX) {
@@ -251,5 +269,16 @@ mod tests {
         file.drop_cached(from).unwrap();
         assert!(map.is_resident(0..group), "what lies well before stays");
         assert!(!map.is_resident(from..from + 1) && !map.is_resident(2 * group - 1..2 * group));
+        // What was dropped is not waited for, and no part of an answer passes for all of it.
+        let mut buffer = vec![0; group as usize];
+        assert_eq!(file.read_at_once(&mut buffer, from - group).unwrap(), None);
+        assert_eq!(file.read_at_once(&mut buffer[..100], 0).unwrap(), Some(100));
+        assert_eq!(file.read_at(&mut buffer, from - group).unwrap(), group as usize);
+        assert_eq!(file.read_at_once(&mut buffer, from - group).unwrap(), Some(group as usize));
+        // At the end, and behind it.
+        assert_eq!(file.read_at(&mut buffer, 2 * group - 50).unwrap(), 50);
+        assert_eq!(file.read_at_once(&mut buffer, 2 * group - 50).unwrap(), Some(50));
+        assert_eq!(file.read_at_once(&mut buffer, 3 * group).unwrap(), Some(0));
+        assert_eq!(buffer[..100], [1; 100]);
     }
 }
