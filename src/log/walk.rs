@@ -4,8 +4,9 @@
 //! which also brings it into the cache of the CPU for whoever decodes it.
 
 use crate::error::{Corruption, Error, Fault, Result};
+use crate::io::{CACHE_LINE, prefetch};
 use crate::log::batch::{BatchHeader, Step};
-use crate::log::handle::Batch;
+use crate::log::handle::{Batch, Body};
 use crate::log::index::OffsetIndex;
 use crate::log::partition::{Layout, Partition};
 use crate::log::seek::{Place, Trouble, batch, corrupt_at, seek, verify};
@@ -13,6 +14,9 @@ use crate::log::segment::OpenSegment;
 use crate::log::verified::{self, Subject};
 use crate::types::{Offset, Patience, TimestampMs};
 use std::sync::Arc;
+
+/// So much of the next batch is fetched ahead, in bytes; the processor follows by itself through what is longer.
+const FETCHED_MOST: usize = 2048;
 
 /// How much a walk looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,9 +154,37 @@ impl Walk {
         }
     }
 
+    /// The next batch with its records readable, where nothing about it has to be verified any more, it is not compressed and `wanted` takes it; `None` is
+    /// no answer, and the walk stays where it is.
+    #[inline]
+    pub(crate) fn next_plain(&mut self, wanted: impl FnOnce(&BatchHeader) -> bool) -> Option<Body> {
+        let (header, at) = self.known().filter(|(header, _)| !header.is_compressed() && wanted(header))?;
+        let (open, segment) = (self.open.as_ref()?, self.layout.segments.get(self.segment)?);
+        fetch_next(open.log.slice(0..segment.end())?, at as usize, header.size as usize);
+        let stored = batch(open, header, at).stored;
+        self.pass(&header, at);
+        Some(Body { header, bytes: stored })
+    }
+
     /// The next batch of the segment that the walk is in, where nothing about it has to be verified any more; `None` is no answer.
     #[inline]
     fn next_known(&mut self) -> Option<Item> {
+        let (header, at) = self.known()?;
+        let item = Item::Batch(batch(self.open.as_ref()?, header, at), self.layout.segments.get(self.segment)?.log_name_shared());
+        self.pass(&header, at);
+        Some(item)
+    }
+
+    /// Goes on behind a batch.
+    #[inline]
+    fn pass(&mut self, header: &BatchHeader, at: u64) {
+        self.at = Some(at + u64::from(header.size));
+        self.ended = header.next_offset() >= self.until;
+    }
+
+    /// The header of that batch, and its position.
+    #[inline]
+    fn known(&self) -> Option<(BatchHeader, u64)> {
         let (at, open, segment) = (self.at?, self.open.as_ref()?, self.layout.segments.get(self.segment)?);
         if self.ended || open.scan.is_some() {
             return None;
@@ -167,10 +199,7 @@ impl Walk {
             Look::Batches if verified::contains(open.instance, Subject::of_magic(header.magic), at) => verified::count_known(),
             Look::Headers | Look::Batches => return None,
         }
-        let item = Item::Batch(batch(open, header, at), segment.log_name_shared());
-        self.at = Some(at + u64::from(header.size));
-        self.ended = header.next_offset() >= self.until;
-        Some(item)
+        Some((header, at))
     }
 
     fn next_segment(&mut self) {
@@ -227,6 +256,13 @@ impl Walk {
             }
         }
     }
+}
+
+/// Has the beginning of the batch fetched that stands behind one, as much as that one has, while that one is made use of: nothing else reads ahead from
+/// one small batch into the next.
+#[inline]
+fn fetch_next(log: &[u8], at: usize, size: usize) {
+    (0..size.min(FETCHED_MOST)).step_by(CACHE_LINE).for_each(|line| prefetch(log, at + size + line));
 }
 
 impl Partition {

@@ -562,6 +562,12 @@ struct LocalBatches {
 impl Batches for LocalBatches {
     fn next(&mut self, patience: Patience) -> Result<Option<Body>> {
         self.walk.set_patience(patience);
+        if self.held.is_none()
+            && !self.committed_only
+            && let Some(body) = self.walk.next_plain(|header| !header.attributes.is_control())
+        {
+            return Ok(Some(body));
+        }
         loop {
             let (batch, file) = match self.held.take() {
                 Some(held) => held,
