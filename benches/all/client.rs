@@ -64,7 +64,7 @@ pub(crate) fn run(figure: &str, rest: &[String]) {
             (0..number(1)).for_each(|_| read_record(&path, &mut work));
             begin.elapsed().as_nanos() as f64 / number(1) as f64
         }
-        // FILE COUNT BYTES SYNC: lines of 100 bytes, BYTES in a write, with an fsync behind each if SYNC is 1.
+        // FILE COUNT BYTES SYNC: lines of 100 bytes, BYTES in a write, with an fsync behind each if SYNC is 1, an fdatasync if it is 2.
         "write" => {
             let mut buffer = aligned(number(2) as usize);
             for line in buffer.get_mut().chunks_mut(VALUE_BYTES) {
@@ -77,8 +77,10 @@ pub(crate) fn run(figure: &str, rest: &[String]) {
             let begin = Instant::now();
             for _ in 0..number(1) {
                 file.write_all(buffer.get()).expect("written");
-                if number(3) == 1 {
-                    file.sync_all().expect("synced");
+                match number(3) {
+                    0 => {}
+                    1 => file.sync_all().expect("synced"),
+                    _ => file.sync_data().expect("synced"),
                 }
                 work = Work::new(work.count + 1, work.bytes + number(2), 0);
             }

@@ -101,14 +101,18 @@ fn round(table: &mut Table, p: &Places<'_>, reads: &View, seed: u64) {
         let beside = appends(&p.folder.join("inside-0"), count, bytes);
         table.row(figure, "ns", MOUNT, write(&ours_at), write(&null_at), beside);
     }
-    let synced = |at: &Path| {
-        let lines = |times: u64| ask("write", &[&at.join("append").display(), &times, &(VALUE_BYTES as u64), &1]);
+    let synced = |file: &Path, bytes: u64, how: u64| {
+        let write = |times: u64| ask("write", &[&file.display(), &times, &bytes, &how]);
         // What the rows before have written is made durable first: it is none of this row's work.
-        lines(1);
-        lines(SYNCED)
+        write(1);
+        write(SYNCED)
     };
-    let beside = plain_syncs(&p.folder.join("plain"));
-    table.row("a line and its fsync, one writer", "ns", Bound::AtMost(1.0 / 0.8), synced(&ours_at), synced(&null_at), beside);
+    // As many bytes as a batch of one line has, and fdatasync, from the CPU of the daemon: another one is nearer to the disk's interrupts, or farther off.
+    let plain = p.folder.join("plain");
+    File::create(&plain).expect("a file");
+    let beside = synced(&plain, (61 + VALUE_BYTES + 9) as u64, 2).value;
+    let (ours, null) = [&ours_at, &null_at].map(|at| synced(&at.join("append"), VALUE_BYTES as u64, 1)).into();
+    table.row("a line and its fsync, one writer", "ns", Bound::AtMost(1.0 / 0.8), ours, null, beside);
 }
 
 /// What is listed: no other side, bounds of its own.
@@ -224,16 +228,4 @@ fn appends(source: &Path, count: u64, bytes: u64) -> f64 {
     view.close().expect("closed");
     let _ = fs::remove_dir_all(source);
     elapsed
-}
-
-/// A write of as many bytes as a batch of one line has, and fdatasync.
-fn plain_syncs(path: &Path) -> f64 {
-    let mut file = File::create(path).expect("a file");
-    let batch = [1; 61 + VALUE_BYTES + 9];
-    let begin = Instant::now();
-    for _ in 0..SYNCED {
-        file.write_all(&batch).expect("written");
-        file.sync_data().expect("synced");
-    }
-    begin.elapsed().as_nanos() as f64 / SYNCED as f64
 }
