@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::io::{Clock, Directory, FileSystem, Kind};
+use crate::log::listing;
 use crate::log::segment::OpenSegments;
 use crate::log::settings::Settings;
 use crate::source::Source;
@@ -199,7 +200,12 @@ impl DataDir {
         let apart = APART.iter().any(|s| folder.ends_with(s));
         let name = TopicPartition::from_directory_name(folder).filter(|_| !apart);
         let name = name.unwrap_or(TopicPartition { topic: folder.to_owned(), partition: 0 });
+        let found = listing::list(&*dir)?;
         let access = match &self.access {
+            // Any folder may be called `word-1`: a log is not begun between somebody's files.
+            Access::Writable(_) if !found.is_partition && !found.is_empty => {
+                Access::ReadOnly("it holds files but no .log, as no partition does; remove them, or write elsewhere".to_owned())
+            }
             Access::Writable(locks) if !apart => access::within(&dir, locks)?,
             Access::Writable(_) => Access::ReadOnly("it is being deleted or moved".to_owned()),
             Access::ReadOnly(reason) => Access::ReadOnly(reason.clone()),

@@ -211,6 +211,22 @@ fn a_data_directory_is_a_tree_of_topics() {
 }
 
 #[test]
+fn no_log_is_begun_between_the_files_of_a_folder_that_is_only_called_like_a_partition() {
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let notes = data.path().join("notes-2");
+    for folder in [&notes, &data.path().join("empty-3")] {
+        fs::create_dir(folder).expect("a new folder");
+    }
+    fs::write(notes.join("todo.txt"), "none of ours\n").expect("a file");
+    let m = Mounted::new(data.path(), &[]);
+    let status = m.sh("cat notes/2/status");
+    assert!(status.contains("mode_reason: it holds files but no .log"), "{status}");
+    m.sh("! echo x >> notes/2/append");
+    assert_eq!(fs::read_dir(&notes).expect("the folder").count(), 1);
+    m.sh("echo x >> empty/3/append && test $(cat empty/3/by-offset/first) = x");
+}
+
+#[test]
 fn transactions_are_hidden_when_asked() {
     let dir = PartitionDir::new("demo-0");
     let part =
