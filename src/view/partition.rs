@@ -302,7 +302,9 @@ impl View {
                 Absent::Gap => format!("there is no record at offset {offset}: a gap, as compaction leaves"),
                 Absent::Control => format!("a transaction marker stands at offset {offset}, no value"),
                 Absent::NotCommitted => {
-                    format!("the transaction of offset {offset} was aborted or is open, and isolation is read_committed")
+                    format!(
+                        "offset {offset} is hidden by isolation=read_committed: its transaction was aborted or is open, or an open one begins before it"
+                    )
                 }
             })),
         }
