@@ -248,3 +248,37 @@ fn found_a_batch_that_only_the_recovery_refused() {
     };
     assert_eq!(judge::case(&case, None), Ok(()));
 }
+
+/// The oracle was wrong: a sync that follows a recovery whose first fsync failed speaks for what the second one found, no more.
+#[test]
+fn found_an_oracle_that_expected_what_a_failed_fsync_had_lost() {
+    let case = Case {
+        life: Life {
+            shape: Shape { segment_bytes: 1500, segment_index_bytes: 256, index_interval_bytes: 103, batch_size: 63, lz4: false },
+            steps: vec![
+                Step::Append(vec![vec![349]]),
+                Step::Append(vec![vec![36], vec![114, 497], vec![41, 38, 21, 22]]),
+                Step::Die,
+                Step::DeleteBefore(0),
+                Step::Roll,
+                Step::Sync,
+                Step::Append(vec![vec![25, 21], vec![4, 33, 45], vec![393]]),
+            ],
+            fault: Some((105, Fault::Io)),
+        },
+        end: End {
+            survives: Survives {
+                reorder: false,
+                choices: vec![
+                    14, 110, 191, 161, 125, 169, 204, 216, 166, 125, 252, 38, 161, 29, 168, 50, 241, 230, 145, 120, 48, 31, 143, 242, 130,
+                    36, 101, 181, 160, 62, 150, 237, 223, 123, 212, 50, 234, 61, 219, 154, 158, 3, 196, 157, 200, 126, 151, 178, 51, 0,
+                    152, 108, 180, 143, 118, 23, 99, 191, 53, 100, 36, 119, 130, 252, 0, 184, 102, 80, 2, 70, 25, 114, 189, 251, 126, 11,
+                    167, 142, 170, 79,
+                ],
+            },
+            recoveries: vec![],
+            last: None,
+        },
+    };
+    assert_eq!(judge::case(&case, None), Ok(()));
+}

@@ -155,9 +155,15 @@ impl<'m> Process<'m> {
     }
 
     /// The writer, opened at its first use; an opening that fails is tried again at the next use.
-    fn writer(&mut self) -> Option<&mut Writer> {
+    fn writer(&mut self, ledger: &mut Ledger) -> Option<&mut Writer> {
         if self.writer.is_none() {
-            self.writer = Writer::open(self.partition.clone()).ok().map(|(writer, _)| writer);
+            let (writer, _) = Writer::open(self.partition.clone()).ok()?;
+            let next = writer.next_offset().get() as usize;
+            if self.may_lose && (ledger.acknowledged..ledger.stored.len()).contains(&next) {
+                // The fsync of a recovery failed, and the next one found at its end what the disk really had.
+                ledger.stored.truncate(next);
+            }
+            self.writer = Some(writer);
         }
         self.writer.as_mut()
     }
@@ -171,13 +177,7 @@ impl<'m> Process<'m> {
         }
         let timestamp_ms = 1_700_000_000_000 + (self.next_value * 37 % 100) as i64;
         let mut group: Vec<_> = values.iter().map(|values| request(&self.machine.config, timestamp_ms, values)).collect();
-        let may_lose = self.may_lose;
-        let Some(writer) = self.writer() else { return Ok(()) };
-        let next = writer.next_offset().get() as usize;
-        if may_lose && (ledger.acknowledged..ledger.stored.len()).contains(&next) {
-            // The fsync of a recovery failed, and the next one found at its end what the disk really had.
-            ledger.stored.truncate(next);
-        }
+        let Some(writer) = self.writer(ledger) else { return Ok(()) };
         let stored = ledger.stored.len() as i64;
         if writer.next_offset().get() != stored {
             return Err(format!("the next offset is {}, not {stored}", writer.next_offset()));
@@ -223,8 +223,8 @@ impl<'m> Process<'m> {
         }
     }
 
-    fn roll(&mut self) {
-        if let Some(writer) = self.writer() {
+    fn roll(&mut self, ledger: &mut Ledger) {
+        if let Some(writer) = self.writer(ledger) {
             // A roll that fails leaves the log as it was; the ledger is checked all the same.
             let _ = writer.roll_now();
             let rolled = writer.take_rolled();
@@ -274,7 +274,7 @@ impl<'m> Process<'m> {
 
     /// Deletes so many more records from the front, or all.
     fn delete_before(&mut self, ledger: &mut Ledger, records: i64) {
-        if self.writer().is_none() {
+        if self.writer(ledger).is_none() {
             return;
         }
         let bounds = self.partition.bounds();
@@ -319,7 +319,7 @@ pub(crate) fn run(machine: &Machine, ledger: &mut Ledger, steps: &[Step], fault:
                 true
             }
             Step::Roll => {
-                process.roll();
+                process.roll(ledger);
                 true
             }
             Step::Close => process.reopen(ledger),
