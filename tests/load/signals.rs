@@ -42,9 +42,9 @@ pub(super) fn a_reader_of_follow_can_be_ended() {
     let (_folder, m) = fresh("tz=UTC");
     m.sh("echo x > append");
     let start = || {
-        // A shell that starts the tests in its background lets them, and whom they start, ignore Ctrl-C.
+        // A shell that starts the tests in its background lets them, and whom they start, ignore Ctrl-C; nohup the end of a terminal.
         let mut cat = Command::new("env");
-        cat.args(["--default-signal=INT", "cat"]).arg(m.at("follow")).stdout(Stdio::null()).spawn().expect("cat can be started")
+        cat.args(["--default-signal=INT,HUP,TERM", "cat"]).arg(m.at("follow")).stdout(Stdio::null()).spawn().expect("cat can be started")
     };
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         let mut times = Vec::new();
