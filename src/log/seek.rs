@@ -24,7 +24,7 @@ const DECODE_AT_ONCE_MOST: u32 = 64 << 10;
 pub(crate) const WALK_MOST: u64 = 1 << 20;
 
 /// Stands for the start of a segment among the numbers of index entries, of which none gets as high: that its first page is in memory is remembered under it.
-const NO_ENTRY: u64 = i32::MAX as u64;
+const NO_ENTRY: u64 = (1 << 28) - 1;
 
 /// Why there is no record at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

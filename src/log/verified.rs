@@ -1,8 +1,8 @@
 //! What this process has verified already: batches whose CRC was right, index entries that told the truth.
 //!
 //! A table of fixed size for the whole process, without locks: each slot holds a mark for each of some neighbouring places of one opened segment, newer
-//! neighbours take the slot of older ones, and what is lost so only costs verifying again. Marks are exact: no two batches share one. An opened segment has
-//! a number that is never used twice, so that forgetting a segment is opening it anew.
+//! neighbours take the slot of older ones, and what is lost so only costs verifying again. Marks are exact to the byte: a lying index may lead next to a batch
+//! that is right. An opened segment has a number that is never used twice, so that forgetting a segment is opening it anew.
 
 use crate::log::batch::HEADER_SIZE;
 use crate::log::counters::Counters;
@@ -10,11 +10,15 @@ use crate::log::legacy::{self, PREFIX_SIZE};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// 2^20 slots, 8 MiB, touched as they are used: enough for the batches of 976 MiB of log, however small they are.
+/// 2^20 slots, 8 MiB, touched as they are used: enough for the batches of 244 MiB of log, however small they are.
 const SLOTS_LOG2: u32 = 20;
-/// A slot holds the marks of 16 neighbours in its low bits, and above them whose they are.
-const NEIGHBOURS_LOG2: u32 = 4;
-const MARKS_LEN: u32 = 1 << NEIGHBOURS_LOG2;
+/// A slot holds the marks of four neighbours in its low bits, and above them whose they are.
+const NEIGHBOURS_LOG2: u32 = 2;
+/// A mark tells at which byte of its place something begins, counted from 1; 0 is nothing.
+const MARK_LEN: u32 = 6;
+const MARK_MASK: u64 = (1 << MARK_LEN) - 1;
+const MARKS_LEN: u32 = MARK_LEN << NEIGHBOURS_LOG2;
+const _: () = assert!(BATCH_SIZE_MIN < 1 << MARK_LEN && ENTRY_SIZE_MIN < 1 << MARK_LEN);
 /// A batch of magic 2 is its header at least.
 const BATCH_SIZE_MIN: u64 = HEADER_SIZE as u64;
 /// An entry of magic 0 or 1 is at least offset, size, CRC, magic, attributes and two lengths.
@@ -64,42 +68,52 @@ fn table() -> &'static [AtomicU64] {
     TABLE.get_or_init(|| (0..1usize << SLOTS_LOG2).map(|_| AtomicU64::new(0)).collect())
 }
 
-/// The slot of a place, whose its marks have to be, and the mark.
+/// Where the mark of something is, and what it has to be.
+struct Mark {
+    slot: usize,
+    /// Whose the marks of the slot have to be.
+    owner: u64,
+    /// How far from the low end of the slot it stands.
+    shift: u32,
+    value: u64,
+}
+
 #[inline(always)]
-fn mark(instance: Instance, subject: Subject, at: u64) -> (usize, u64, u64) {
-    let place = match subject {
-        Subject::Batch => at / BATCH_SIZE_MIN,
-        Subject::LegacyEntry => at / ENTRY_SIZE_MIN,
-        Subject::OffsetEntry | Subject::TimeEntry => at,
+fn mark(instance: Instance, subject: Subject, at: u64) -> Mark {
+    let (place, byte) = match subject {
+        Subject::Batch => (at / BATCH_SIZE_MIN, at % BATCH_SIZE_MIN),
+        Subject::LegacyEntry => (at / ENTRY_SIZE_MIN, at % ENTRY_SIZE_MIN),
+        Subject::OffsetEntry | Subject::TimeEntry => (at, 0),
     };
     let stretch = place >> NEIGHBOURS_LOG2;
     let whose = u64::from(instance.0) << 2 | subject as u64;
     // Neighbouring stretches lie side by side, so that a walk goes through the table in order, too.
     let first = whose.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS_LOG2);
     let slot = first.wrapping_add(stretch) & ((1 << SLOTS_LOG2) - 1);
-    // 34 bits say whose, and 14 the part of the stretch that the slot does not tell: places lie below 2^31.
-    let owner = whose << 14 | (stretch >> SLOTS_LOG2 & 0x3fff);
-    (slot as usize, owner << MARKS_LEN, 1 << (place & u64::from(MARKS_LEN - 1)))
+    // 34 bits say whose, and 6 the part of the stretch that the slot does not tell: positions lie below 2^31, so that all places do below 2^28.
+    let owner = whose << 6 | (stretch >> SLOTS_LOG2 & 0x3f);
+    let shift = (place as u32 & ((1 << NEIGHBOURS_LOG2) - 1)) * MARK_LEN;
+    Mark { slot: slot as usize, owner: owner << MARKS_LEN, shift, value: byte + 1 }
 }
 
 /// Whether it was verified and is still remembered.
 #[inline(always)]
 pub fn contains(instance: Instance, subject: Subject, at: u64) -> bool {
-    let (slot, owner, mark) = mark(instance, subject, at);
+    let Mark { slot, owner, shift, value } = mark(instance, subject, at);
     let marks = table().get(slot).map_or(0, |slot| slot.load(Ordering::Relaxed) ^ owner);
     // Of another owner, some bit above the marks is left.
-    marks >> MARKS_LEN == 0 && marks & mark != 0
+    marks >> MARKS_LEN == 0 && marks >> shift & MARK_MASK == value
 }
 
 /// Remembers it.
 #[inline]
 pub fn remember(instance: Instance, subject: Subject, at: u64) {
-    let (slot, owner, mark) = mark(instance, subject, at);
+    let Mark { slot, owner, shift, value } = mark(instance, subject, at);
     let Some(slot) = table().get(slot) else { return };
     // Owner and marks change as one, so that no mark is ever set for another owner.
     let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
         let marks = if (old ^ owner) >> MARKS_LEN == 0 { old } else { owner };
-        Some(marks | mark)
+        Some(marks & !(MARK_MASK << shift) | value << shift)
     });
 }
 
@@ -136,8 +150,9 @@ mod tests {
         assert!(!contains(b, Subject::Batch, 61), "another opening of the segment");
         assert!(!contains(a, Subject::LegacyEntry, 61) && !contains(a, Subject::OffsetEntry, 61) && !contains(a, Subject::TimeEntry, 61));
         assert!(!contains(a, Subject::Batch, 0) && !contains(a, Subject::Batch, 61 + 61));
+        assert!((62..61 + 61).all(|beside| !contains(a, Subject::Batch, beside)), "beside a batch that is right");
         remember(a, Subject::LegacyEntry, 100);
-        assert!(!contains(a, Subject::LegacyEntry, 100 + 26) && !contains(a, Subject::LegacyEntry, 100 - 26));
+        assert!((74..=126).all(|at| contains(a, Subject::LegacyEntry, at) == (at == 100)));
         // As far apart as the table is long, both in the same slot.
         let far = BATCH_SIZE_MIN << (NEIGHBOURS_LOG2 + SLOTS_LOG2);
         assert!(!contains(a, Subject::Batch, 61 + far));
