@@ -393,8 +393,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether an unbroken chain of right batches leads from a place to the segment's end, a torn tail or a place the index names. A batch
-    /// whose CRC alone is wrong does not break the chain where a right one, the end or a torn tail follows it.
+    /// Whether an unbroken chain of right batches leads from a place to the segment's end, a torn tail or a place the index names. Batches whose CRC
+    /// alone is wrong do not break it: look-ups pass over them, too, by the same headers (`seek`).
     ///
     /// A stretch that cost no offset is unlikely: a batch behind it that claims the very next offset may have lost the bytes of its base offset,
     /// which no CRC covers, to a torn write. It counts only where the batch behind it agrees.
@@ -424,9 +424,8 @@ impl Pass<'_> {
                 }
                 _ if doubtful.is_some() => break false,
                 Right::End => break good > 0,
-                Right::No(Some(header), _) if good > 0 && self.goes_on(at + u64::from(header.size), expected) => {
-                    at += u64::from(header.size);
-                }
+                Right::OutOfOrder(..) | Right::No(..) if good > 0 && self.names(at, expected) => break true,
+                Right::No(Some(header), _) if good > 0 && header.base_offset >= expected => at += u64::from(header.size),
                 Right::OutOfOrder(..) | Right::No(..) => break good > 0 && self.is_torn(at, expected),
             }
         };
@@ -436,12 +435,10 @@ impl Pass<'_> {
         verdict
     }
 
-    /// Whether the place behind a batch whose CRC alone is wrong is one where a chain may go on or end.
-    fn goes_on(&self, at: u64, expected: Offset) -> bool {
-        match self.right(at, expected) {
-            Right::Yes(_) | Right::End => true,
-            Right::OutOfOrder(..) | Right::No(..) => self.is_torn(at, expected),
-        }
+    /// Whether the index has an entry for a place, whatever stands there, whose offset lies behind what was before.
+    fn names(&mut self, at: u64, expected: Offset) -> bool {
+        let named = self.named();
+        named[named.partition_point(|entry| *entry < (at, expected))..].first().is_some_and(|(position, _)| *position == at)
     }
 
     fn named(&mut self) -> &[(u64, Offset)] {

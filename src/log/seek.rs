@@ -16,6 +16,7 @@ use crate::log::scan::{Damage, offsets_in};
 use crate::log::segment::{OpenSegment, Segment};
 use crate::log::verified::{self, Subject};
 use crate::types::{Offset, Patience, Position};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A compressed batch larger than this, in bytes as stored, is decoded only where waiting is allowed.
@@ -23,7 +24,7 @@ const DECODE_AT_ONCE_MOST: u32 = 64 << 10;
 /// Walking further than this from an index entry, in bytes, means that the index has holes; the segment is then passed over once.
 pub(crate) const WALK_MOST: u64 = 1 << 20;
 
-/// Stands for the start of a segment among the numbers of index entries, of which none gets as high: that its first page is in memory is remembered under it.
+/// Stands for the start of a segment among the numbers of index entries, of which none gets as high.
 const NO_ENTRY: u64 = (1 << 28) - 1;
 
 /// Why there is no record at an offset.
@@ -374,11 +375,8 @@ pub(crate) fn seek(open: &OpenSegment, log: &[u8], bounds: SegmentBounds, target
             verify_entry(open, log, &index, i, limit, patience)?;
         }
         at = index.entry(i).ok_or(Trouble::Index)?.position.get();
-    } else if patience == Patience::AtOnce && !verified::contains(open.instance, Subject::OffsetEntry, NO_ENTRY) {
-        if !open.log.is_resident(0..4096.min(log.len() as u64)) {
-            return Err(Trouble::Cold);
-        }
-        verified::remember(open.instance, Subject::OffsetEntry, NO_ENTRY);
+    } else if open.scan.is_none() && !verified::contains(open.instance, Subject::OffsetEntry, NO_ENTRY) {
+        verify_start(open, log, &index, patience)?;
     }
     let started = at;
     let mut passed = None;
@@ -439,26 +437,54 @@ fn verify_entry(
     })?;
     // A value may hold a copy of a segment: only the chain of batches that the log itself makes leads from one entry to the next. And no CRC covers
     // a base offset: that one of these batches holds the offset of the entry tells that they stand where they say.
-    let mut place = at;
-    let mut last = None;
     let mut is_held = false;
-    while place < until {
+    let last = pass_over(log, at..until, |header, last| {
+        if header.last_offset >= entry.offset && last.is_none_or(|last| last < entry.offset) {
+            is_held = header.is_wrapper() || header.base_offset <= entry.offset;
+        }
+        true
+    })?;
+    if !is_held || next.is_some_and(|n| last >= Some(n.offset)) {
+        return Err(Trouble::Index);
+    }
+    verified::remember(open.instance, Subject::OffsetEntry, i as u64);
+    Ok(())
+}
+
+/// Verifies what stands before the first entry as if there were one for the start of the segment: a chain of batches leads from there to the first entry's,
+/// or to the end. Without it a look-up would pass over damage there by headers that nothing vouches for, and find what a thorough pass does not.
+#[cold]
+fn verify_start(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, patience: Patience) -> Result<(), Trouble> {
+    let next = if index.is_empty() { None } else { Some(index.entry(0).ok_or(Trouble::Index)?) };
+    let until = next.map_or(log.len() as u64, |n| n.position.get());
+    if patience == Patience::AtOnce && !open.log.is_resident(0..until.min(8192)) {
+        return Err(Trouble::Cold);
+    }
+    let last = pass_over(log, 0..until, |header, last| {
+        let is_far = last.is_some() && u64::from(header.size) < WALK_MOST / 4 && until > WALK_MOST;
+        header.last_offset >= index.base() && !is_far
+    })?;
+    if next.is_some_and(|n| last >= Some(n.offset)) {
+        return Err(Trouble::Index);
+    }
+    verified::remember(open.instance, Subject::OffsetEntry, NO_ENTRY);
+    Ok(())
+}
+
+/// Goes over the headers of a range, from batch to batch, which must rise and end where it ends. Each is shown with the last offset before it, and may be
+/// refused. Returns the last offset.
+fn pass_over(log: &[u8], range: Range<u64>, mut show: impl FnMut(&BatchHeader, Option<Offset>) -> bool) -> Result<Option<Offset>, Trouble> {
+    let (mut place, mut last) = (range.start, None);
+    while place < range.end {
         match BatchHeader::read(log, place as usize) {
-            Ok(Step::Batch(header)) if last.is_none_or(|last| header.base_offset > last) => {
-                if header.last_offset >= entry.offset && last.is_none_or(|last| last < entry.offset) {
-                    is_held = header.is_wrapper() || header.base_offset <= entry.offset;
-                }
+            Ok(Step::Batch(header)) if last.is_none_or(|last| header.base_offset > last) && show(&header, last) => {
                 last = Some(header.last_offset);
                 place += u64::from(header.size);
             }
             _ => return Err(Trouble::Index),
         }
     }
-    if place != until || !is_held || next.is_some_and(|n| last >= Some(n.offset)) {
-        return Err(Trouble::Index);
-    }
-    verified::remember(open.instance, Subject::OffsetEntry, i as u64);
-    Ok(())
+    if place == range.end { Ok(last) } else { Err(Trouble::Index) }
 }
 
 /// Verifies a batch at its first touch in this process: its CRC, and that its offsets lie within the segment's base offset and the next one's, and

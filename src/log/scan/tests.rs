@@ -3,6 +3,7 @@
 use super::*;
 use crate::log::batch::assign;
 use crate::log::encode::{BatchEncoder, Encoding, NewRecord};
+use crate::log::index::OffsetEntry;
 
 fn offset(number: i64) -> Offset {
     Offset::new(number).expect("not negative")
@@ -73,6 +74,22 @@ fn a_damaged_stretch_costs_the_offsets_between_its_neighbours() {
         assert_eq!(scan.damage_at(offset(2)).map(|d| d.from.get()), Some(from));
         assert_eq!((scan.damage_at(offset(0)), scan.damage_at(offset(3))), (None, None));
         assert_eq!(scan.damage_from(from).map(|d| d.to.get()), Some(from + lengths[1]));
+    }
+}
+
+#[test]
+fn good_batches_between_damaged_ones_stay() {
+    let pieces: Vec<Vec<u8>> = (0..6).map(|n| batch(n, &[b"value"])).collect();
+    let size = pieces[0].len();
+    let mut log = pieces.concat();
+    [1, 3, 4].iter().for_each(|number| log[number * size + 65] ^= 1);
+    let place = |number: usize| (number * size) as u64;
+    assert_eq!(damage(&scanned(&log, None, &[])), [(place(1), place(2), Some((1, 1))), (place(3), place(5), Some((3, 4)))]);
+    // Where the last ones are no batches at all, only an index entry tells that the one between is not what a value holds.
+    log[place(4) as usize..].fill(0xFF);
+    let entry = OffsetEntry { offset: offset(4), position: Position::new(place(4)) };
+    for (index, expected) in [(encode_offset_entry(Offset::ZERO, entry).expect("it fits").to_vec(), place(3)), (Vec::new(), place(1))] {
+        assert_eq!(scanned(&log, None, &index).valid_end.get(), expected);
     }
 }
 
