@@ -200,6 +200,22 @@ impl Committer {
         done
     }
 
+    /// Makes the log durable up to the active segment, with what that holds, and waits for it. Returns the base offset of that segment, and with it the
+    /// offset below which nothing can be lost any more.
+    ///
+    /// # Errors
+    /// As [`Committer::with_writer`]; a failed fsync.
+    pub(crate) fn settle(&self) -> Result<Offset> {
+        let partition = &self.shared.partition;
+        let active = self.with_writer(|_| Ok(partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset())))?;
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.sync(Box::new(move |result| {
+            // Nobody waits any more only where the waiting thread is gone.
+            let _ = sender.send(result);
+        }));
+        receiver.recv().unwrap_or(Err(Error::Closed)).map(|()| active)
+    }
+
     /// Why appends are refused, after a failed fsync.
     pub fn poisoned(&self) -> Option<String> {
         self.shared.state.lock().poisoned.clone()

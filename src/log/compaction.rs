@@ -44,7 +44,7 @@ const PROGRESS_BYTES: u64 = 1 << 20;
 pub struct Plan {
     /// The first offset that was not compacted yet.
     pub first_dirty: Offset,
-    /// The first offset that may not be compacted: of the active segment, an open transaction, or what is too young.
+    /// The first offset that may not be compacted: of the active segment, an open transaction, or what is too young or not durable.
     pub first_uncleanable: Offset,
     /// The bytes of the segments that begin before the first dirty offset.
     pub clean_bytes: u64,
@@ -84,7 +84,13 @@ pub enum Mode<'m> {
     /// Only to measure it.
     DryRun,
     /// To do it.
-    Real(&'m mut Exclusively<'m>),
+    Real {
+        /// The log is durable below this offset, the base offset of a segment. What a crash may still take outdates nothing: the latest record of a key
+        /// that was acknowledged would go with it.
+        durable: Offset,
+        /// How a new segment is put into the place of those that it was made of.
+        exclusively: &'m mut Exclusively<'m>,
+    },
 }
 
 impl std::fmt::Debug for Mode<'_> {
@@ -112,11 +118,11 @@ fn bytes_of(layout: &Layout, places: Range<usize>) -> u64 {
     layout.segments[places].iter().map(|s| s.end()).sum()
 }
 
-/// Says what there is to compact. `stable` is the last stable offset.
+/// Says what there is to compact below an offset.
 ///
 /// # Errors
 /// A checkpoint that cannot be read; what the system says.
-fn plan_up_to(partition: &Partition, layout: &Layout, stable: Offset, now: TimestampMs) -> Result<Plan> {
+fn plan_up_to(partition: &Partition, layout: &Layout, most: Offset, now: TimestampMs) -> Result<Plan> {
     let (bounds, config) = (partition.bounds(), partition.config());
     let dir = &**partition.directory();
     let place = checkpoint::place(dir, partition.parent.as_deref(), names::CLEANER);
@@ -126,7 +132,7 @@ fn plan_up_to(partition: &Partition, layout: &Layout, stable: Offset, now: Times
         let why = "the log is empty".to_owned();
         return Ok(Plan { first_dirty, first_uncleanable: first_dirty, clean_bytes: 0, dirty_bytes: 0, due: false, why });
     };
-    let mut limit = stable.min(active.base_offset());
+    let mut limit = most.min(active.base_offset());
     if config.min_compaction_lag_ms > 0 {
         for at in inactive_from(layout, first_dirty) {
             let largest = partition.largest_time(layout, at, Patience::MayBlock)?;
@@ -157,7 +163,11 @@ fn plan_up_to(partition: &Partition, layout: &Layout, stable: Offset, now: Times
     let (least, lag) = (config.min_cleanable_dirty_ratio, config.max_compaction_lag_ms);
     let overdue = dirty_bytes > 0 && oldest.is_some_and(|oldest| oldest < now.earlier_by(lag));
     let (due, why) = if dirty_bytes == 0 {
-        let what = if first_uncleanable < active.base_offset() { "too young, or of an open transaction" } else { "in the active segment" };
+        let what = if first_uncleanable < active.base_offset() {
+            "too young, of an open transaction, or not durable"
+        } else {
+            "in the active segment"
+        };
         (false, format!("all that was not compacted yet is {what}"))
     } else if ratio > least {
         (true, format!("{:.0}% of the log were not compacted yet (min.cleanable.dirty.ratio={least})", ratio * 100.0))
@@ -218,9 +228,10 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     let dir = partition.directory().clone();
     // A snapshot of producers may know of an open transaction whose records retention took, and which still may come to an end.
     let known = partition.last_stable_offset(Patience::MayBlock)?;
+    let most = if let Mode::Real { durable, .. } = &mode { known.min(*durable) } else { known };
     let nothing = |plan| Outcome { plan, compacted_to: None, segments: (0, 0), bytes: (0, 0), kept: 0, gone: Gone::default() };
     // What the log itself says of open transactions can only leave less to do, so it is not read where there is nothing to do anyway.
-    let plan = plan_up_to(partition, &layout, known, now)?;
+    let plan = plan_up_to(partition, &layout, most, now)?;
     if !plan.due {
         return Ok(nothing(plan));
     }
@@ -232,8 +243,8 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
         meter.add(segment.end())?;
     }
     let log_end = partition.bounds().log_end;
-    let stable = history.first_open().unwrap_or(log_end).min(known);
-    let mut outcome = nothing(plan_up_to(partition, &layout, stable, now)?);
+    let most = history.first_open().unwrap_or(log_end).min(most);
+    let mut outcome = nothing(plan_up_to(partition, &layout, most, now)?);
     if !outcome.plan.due {
         return Ok(outcome);
     }
@@ -260,19 +271,19 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     };
     let mut passing = Passing::new(&history, Offset::ZERO);
     let due = now.later_by(config.file_delete_delay_ms);
-    if matches!(mode, Mode::Real(_)) {
+    if matches!(mode, Mode::Real { .. }) {
         clear(&*dir)?;
     }
     for group in groups(partition, &layout, end, upper)? {
         let sources = &layout.segments[group];
         let (Some(first), Some(last)) = (sources.first(), sources.last()) else { continue };
-        let target = matches!(mode, Mode::Real(_)).then_some(&*dir);
+        let target = matches!(mode, Mode::Real { .. }).then_some(&*dir);
         let mut output = Output::begin(target, first.base_offset(), config.index_interval_bytes)?;
         let aborted_before = outcome.gone.aborted;
         let written = rewrite(&*dir, sources, &rules, &mut passing, old_horizon, &mut output, &mut outcome, &mut meter);
         outcome.segments = (outcome.segments.0 + sources.len() as u64, outcome.segments.1 + 1);
         outcome.bytes = (outcome.bytes.0 + sources.iter().map(|s| s.end()).sum::<u64>(), outcome.bytes.1 + output.size);
-        let Mode::Real(exclusively) = &mut mode else {
+        let Mode::Real { exclusively, .. } = &mut mode else {
             written?;
             continue;
         };
@@ -293,7 +304,7 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
         made.set_largest(largest);
         exclusively(&mut || partition.publish_exchanged(&bases, &made, uncovers))?;
     }
-    if matches!(mode, Mode::Real(_)) {
+    if matches!(mode, Mode::Real { .. }) {
         let place = checkpoint::place(&*dir, partition.parent.as_deref(), names::CLEANER);
         checkpoint::set_offset(place, names::CLEANER, partition.name(), end)?;
     }

@@ -106,9 +106,8 @@ impl Upkeep {
         self.may_go_on()?;
         // The log is not made ready for writing where there is nothing to do.
         let measured = compaction::plan(&self.partition)?;
-        if self.partition.config().cleanup_policy.compact && measured.due {
-            self.committer.with_writer(|_| Ok(()))?;
-        }
+        let is_due = self.partition.config().cleanup_policy.compact && measured.due;
+        let durable = if is_due { self.committer.settle()? } else { Offset::ZERO };
         let mut exclusively = |work: &mut dyn FnMut()| {
             self.committer.with_writer(|_| {
                 let active = self.partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset());
@@ -117,7 +116,7 @@ impl Upkeep {
                 Ok(())
             })
         };
-        let outcome = compaction::run(&self.partition, Mode::Real(&mut exclusively), &mut |done, all| {
+        let outcome = compaction::run(&self.partition, Mode::Real { durable, exclusively: &mut exclusively }, &mut |done, all| {
             progress(done, all) && !self.state.lock().stopping
         });
         if let Err(Error::HalfCompacted { reason }) = &outcome {

@@ -3,7 +3,7 @@
 use crate::random::Random;
 use offsetfs::io::sim::Fault;
 use offsetfs::log::compression::Codec;
-use offsetfs::log::config::LogConfig;
+use offsetfs::log::config::{CleanupPolicy, LogConfig};
 use std::fmt;
 
 /// What the process does.
@@ -24,6 +24,10 @@ pub(crate) enum Step {
     Repair,
     /// So many more records at the front are deleted.
     DeleteBefore(u8),
+    /// Retention takes what is more than the log may have.
+    Retain,
+    /// Compaction leaves the latest record of each key; only in logs that have keys.
+    Compact,
     /// Readers are asked what they see.
     Look,
 }
@@ -36,6 +40,10 @@ pub(crate) struct Shape {
     pub(crate) index_interval_bytes: u64,
     pub(crate) batch_size: u64,
     pub(crate) lz4: bool,
+    /// What retention leaves.
+    pub(crate) retention_bytes: u16,
+    /// Whether records have keys, and the log may be compacted.
+    pub(crate) keyed: bool,
 }
 
 impl Shape {
@@ -47,6 +55,10 @@ impl Shape {
             batch_size: self.batch_size,
             compression_type: if self.lz4 { Codec::Lz4 } else { Codec::None },
             max_message_bytes: 1000,
+            retention_bytes: i64::from(self.retention_bytes),
+            retention_ms: -1,
+            cleanup_policy: CleanupPolicy { delete: true, compact: self.keyed },
+            min_cleanable_dirty_ratio: 0.0,
             ..LogConfig::default()
         }
     }
@@ -124,10 +136,12 @@ impl Life {
             index_interval_bytes: random.below(200),
             batch_size: random.within(1, 600),
             lz4: random.once_in(5),
+            retention_bytes: random.below(4000) as u16,
+            keyed: random.once_in(2),
         };
         let size = |random: &mut Random| if random.once_in(3) { random.below(500) as u16 } else { random.below(40) as u16 };
         let request = |random: &mut Random| (0..random.within(1, 5)).map(|_| size(random)).collect();
-        let step = |random: &mut Random| match random.below(16) {
+        let step = |random: &mut Random| match random.below(18) {
             0..7 => Step::Append((0..random.within(1, 4)).map(|_| request(random)).collect()),
             7..9 => Step::Sync,
             9 => Step::Seal,
@@ -136,6 +150,9 @@ impl Life {
             12 => Step::Die,
             13 => Step::DeleteBefore(random.below(8) as u8),
             14 => Step::Look,
+            15 if shape.keyed => Step::Compact,
+            16 => [Step::Retain, Step::Compact][usize::from(shape.keyed)].clone(),
+            17 => Step::Retain,
             _ => [Step::Repair, Step::Die][random.below(2) as usize].clone(),
         };
         let steps = (0..random.within(2, 14)).map(|_| step(random)).collect();
@@ -221,6 +238,7 @@ impl Case {
             }
         }
         push(&|case| case.life.shape.lz4 = false);
+        push(&|case| case.life.shape.keyed = false);
         all
     }
 

@@ -74,7 +74,7 @@ fn compact(machine: &Machine) -> (Option<Arc<Partition>>, Option<Offset>) {
         work();
         Ok(())
     };
-    let done = compaction::run(&partition, Mode::Real(&mut exclusively), &mut |_, _| true);
+    let done = compaction::run(&partition, Mode::Real { durable: Offset::MAX, exclusively: &mut exclusively }, &mut |_, _| true);
     let closed = writer.close().is_ok();
     (Some(partition).filter(|_| closed), done.ok().and_then(|outcome| outcome.compacted_to))
 }

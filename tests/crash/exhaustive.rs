@@ -52,11 +52,29 @@ impl fmt::Display for Space {
 }
 
 /// Small segments and indexes, an entry for each batch: two appends roll.
-const SHAPE: Shape = Shape { segment_bytes: 240, segment_index_bytes: 48, index_interval_bytes: 0, batch_size: 100, lz4: false };
+const SHAPE: Shape = Shape {
+    segment_bytes: 240,
+    segment_index_bytes: 48,
+    index_interval_bytes: 0,
+    batch_size: 100,
+    lz4: false,
+    retention_bytes: 300,
+    keyed: true,
+};
 
 /// The kinds of steps.
 fn kinds() -> Vec<Step> {
-    vec![Step::Append(vec![vec![10, 30], vec![20]]), Step::Sync, Step::Roll, Step::Close, Step::Die, Step::Repair, Step::DeleteBefore(2)]
+    vec![
+        Step::Append(vec![vec![10, 30], vec![20]]),
+        Step::Sync,
+        Step::Roll,
+        Step::Close,
+        Step::Die,
+        Step::Repair,
+        Step::DeleteBefore(2),
+        Step::Retain,
+        Step::Compact,
+    ]
 }
 
 /// All sequences of so many steps.
@@ -197,6 +215,7 @@ fn digest(disk: &SimDisk, ledger: &Ledger) -> u64 {
         disk.read_file(format!("{DIRECTORY}/{name}")).hash(&mut hasher);
         name.hash(&mut hasher);
     }
-    (&ledger.stored, ledger.acknowledged, ledger.start_least, ledger.start_most, &ledger.tried, &ledger.doubtful).hash(&mut hasher);
+    (&ledger.stored, ledger.acknowledged, ledger.start_least, ledger.start_most, &ledger.tried, &ledger.doubtful, &ledger.outdated)
+        .hash(&mut hasher);
     hasher.finish()
 }

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, End, Life};
 use crate::lies::Lie;
-use crate::process::{Found, Ledger, Machine, Verdict, read_all, request, run};
+use crate::process::{Found, Ledger, Machine, Verdict, key, read_all, request, run};
 use offsetfs::io::sim::Fault;
 use offsetfs::log::partition::Partition;
 use offsetfs::log::seek;
@@ -43,9 +43,9 @@ pub(crate) fn judge(machine: &Machine, ledger: &Ledger, end: &End) -> Verdict<()
         }
     }
     let partition = machine.open().map_err(|e| format!("it cannot be opened: {e}"))?;
-    let before = holds(&partition, ledger).map_err(|reason| format!("before recovery: {reason}"))?;
+    let before = holds(&machine, &partition, ledger).map_err(|reason| format!("before recovery: {reason}"))?;
     let (mut writer, _) = Writer::open(partition.clone()).map_err(|e| format!("it cannot be recovered: {e}"))?;
-    let recovered = holds(&partition, ledger).map_err(|reason| format!("after recovery: {reason}"))?;
+    let recovered = holds(&machine, &partition, ledger).map_err(|reason| format!("after recovery: {reason}"))?;
     if recovered != before {
         let offsets = |found: &[(i64, Vec<u8>)]| found.iter().map(|(offset, _)| *offset).collect::<Vec<_>>();
         return Err(format!("readers saw {:?}, and after recovery {:?}", offsets(&before), offsets(&recovered)));
@@ -70,7 +70,7 @@ pub(crate) fn judge(machine: &Machine, ledger: &Ledger, end: &End) -> Verdict<()
         Some(survives) => machine.crash(survives),
     };
     let partition = after.open().map_err(|e| format!("it cannot be opened again: {e}"))?;
-    let found = holds(&partition, &ledger).map_err(|reason| format!("once more: {reason}"))?;
+    let found = holds(&after, &partition, &ledger).map_err(|reason| format!("once more: {reason}"))?;
     let wanted: Vec<_> = recovered.into_iter().chain([(next.get(), b"new".to_vec())]).collect();
     if found != wanted {
         return Err(format!("{} records were there and one was acknowledged, now there are {}", wanted.len() - 1, found.len()));
@@ -78,9 +78,9 @@ pub(crate) fn judge(machine: &Machine, ledger: &Ledger, end: &End) -> Verdict<()
     Ok(())
 }
 
-/// Every acknowledged record that was not deleted is there, by both ways of reading, every record that is there was given to the log for that
+/// Every acknowledged record that was not deleted is there, by both ways of reading, or a later one of its key where it was compacted away; every record that is there was given to the log for that
 /// offset, and the log starts where it was told to.
-fn holds(partition: &Partition, ledger: &Ledger) -> Verdict<Found> {
+fn holds(machine: &Machine, partition: &Partition, ledger: &Ledger) -> Verdict<Found> {
     let start = partition.bounds().log_start.get();
     if start < ledger.start_least || start > ledger.start_most {
         return Err(format!("the log starts at {start}, not between {} and {}", ledger.start_least, ledger.start_most));
@@ -104,6 +104,16 @@ fn holds(partition: &Partition, ledger: &Ledger) -> Verdict<Found> {
         }
         let by_walk = found.binary_search_by_key(&offset, |f| f.0).map(|at| &found[at].1);
         let by_offset = by_offset(offset);
+        if ledger.outdated.contains(&offset) && by_walk.is_err() && matches!(by_offset, Ok(seek::Found::Absent(_))) {
+            let of = key(&machine.config, want);
+            if !found.iter().any(|(later, value)| *later > offset && key(&machine.config, value) == of) {
+                return Err(format!(
+                    "acknowledged offset {offset} of {} was compacted away, and the later record of its key is lost",
+                    ledger.acknowledged
+                ));
+            }
+            continue;
+        }
         let by_offset = match &by_offset {
             Ok(seek::Found::Record(record)) => record.value(),
             Ok(seek::Found::Absent(absent)) => return Err(format!("acknowledged offset {offset} of {}: {absent:?}", ledger.acknowledged)),

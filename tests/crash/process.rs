@@ -5,11 +5,13 @@ use crate::lies::{Lie, LyingFileSystem};
 use offsetfs::error::Error;
 use offsetfs::io::sim::{Fault, SimDisk};
 use offsetfs::io::{Directory, FileSystem};
+use offsetfs::log::compaction::{self, Mode};
 use offsetfs::log::config::LogConfig;
 use offsetfs::log::encode::NewRecord;
 use offsetfs::log::partition::Partition;
 use offsetfs::log::prepare::{Prepared, prepare};
 use offsetfs::log::repair;
+use offsetfs::log::retention;
 use offsetfs::log::segment::OpenSegments;
 use offsetfs::log::walk::{Item, Look};
 use offsetfs::log::writer::{Sealing, Writer};
@@ -42,6 +44,12 @@ pub(crate) struct Ledger {
     pub(crate) start_least: i64,
     /// The log starts at or before this: so far one was tried.
     pub(crate) start_most: i64,
+    /// Where it starts for readers while the process lives.
+    pub(crate) start_shown: i64,
+    /// Offsets that a compaction was to take, since a later record has their key.
+    pub(crate) outdated: BTreeSet<i64>,
+    /// Whether the last compaction went well, so that they are gone for readers.
+    pub(crate) compacted: bool,
 }
 
 impl Ledger {
@@ -102,6 +110,12 @@ impl Machine {
     }
 }
 
+/// The key of a value, where records have keys: few, so that most records are outdated soon.
+pub(crate) fn key(config: &LogConfig, value: &[u8]) -> Option<Vec<u8>> {
+    let number = value.split(|&byte| byte == b':').next().and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
+    config.cleanup_policy.compact.then(|| number.map_or(b"new".to_vec(), |number| (number % 3).to_string().into_bytes()))
+}
+
 fn name() -> TopicPartition {
     TopicPartition { topic: "topic".to_owned(), partition: 0 }
 }
@@ -109,7 +123,9 @@ fn name() -> TopicPartition {
 /// One request of a record with each of these values.
 pub(crate) fn request(config: &LogConfig, timestamp_ms: i64, values: &[Vec<u8>]) -> Prepared {
     let timestamp = TimestampMs::new(timestamp_ms);
-    let mut records = values.iter().map(|value| NewRecord { timestamp, key: None, value: Some(value), headers: &[] });
+    let keys: Vec<_> = values.iter().map(|value| key(config, value)).collect();
+    let mut records =
+        values.iter().zip(&keys).map(|(value, key)| NewRecord { timestamp, key: key.as_deref(), value: Some(value), headers: &[] });
     prepare(config, timestamp, &mut records).expect("small records")
 }
 
@@ -146,12 +162,23 @@ pub(crate) struct Process<'m> {
     next_value: u64,
     /// Whether an fsync may fail.
     may_lose: bool,
+    /// Whether an exchange of segments failed halfway, which the next opening finishes: until then there is neither retention nor compaction.
+    interrupted: bool,
 }
 
 impl<'m> Process<'m> {
     fn start(machine: &'m Machine, next_value: u64, may_lose: bool) -> Result<Process<'m>, Error> {
         let partition = machine.open()?;
-        Ok(Process { machine, partition, writer: None, sealing: VecDeque::new(), poisoned: false, next_value, may_lose })
+        Ok(Process {
+            machine,
+            partition,
+            writer: None,
+            sealing: VecDeque::new(),
+            poisoned: false,
+            next_value,
+            may_lose,
+            interrupted: false,
+        })
     }
 
     /// The writer, opened at its first use; an opening that fails is tried again at the next use.
@@ -239,6 +266,8 @@ impl<'m> Process<'m> {
             if writer.close().is_err() {
                 return false;
             }
+            // What could not be unlinked is removed at the next opening.
+            let _ = self.partition.waste().unlink_all(&**self.partition.directory());
             if !self.poisoned {
                 ledger.acknowledged = ledger.stored.len();
             }
@@ -282,20 +311,75 @@ impl<'m> Process<'m> {
         ledger.start_most = ledger.start_most.max(before);
         if self.partition.delete_before(Offset::new(before).expect("not negative")).is_ok() {
             ledger.start_least = ledger.start_least.max(before);
+            ledger.start_shown = ledger.start_least;
         }
     }
 
-    /// While the process lives, readers see just what was appended whole and not deleted.
+    /// Takes the segments that are too many.
+    fn retain(&mut self, ledger: &mut Ledger) -> Verdict<()> {
+        if self.poisoned || self.interrupted || self.writer(ledger).is_none() {
+            return Ok(());
+        }
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let Ok(plan) = retention::plan(&self.partition, Patience::MayBlock) else { return Ok(()) };
+        let before = self.partition.bounds().log_start.get();
+        let first_kept = plan.first_kept().map_or(0, Offset::get);
+        let goal = first_kept.max(before);
+        ledger.start_most = ledger.start_most.max(goal);
+        let done = retention::carry_out(&self.partition, writer);
+        self.sealing.extend(writer.take_rolled());
+        if done.is_ok() {
+            ledger.start_least = ledger.start_least.max(first_kept);
+        }
+        ledger.start_shown = self.partition.bounds().log_start.get();
+        if ledger.start_shown != goal && (done.is_ok() || ledger.start_shown != before) {
+            return Err(format!("retention was to raise the log start from {before} to {goal}, and it is {}", ledger.start_shown));
+        }
+        Ok(())
+    }
+
+    /// Leaves the latest record of each key, of the segments that are sealed.
+    fn compact(&mut self, ledger: &mut Ledger) -> Verdict<()> {
+        if self.poisoned || self.interrupted || !self.machine.config.cleanup_policy.compact || self.writer(ledger).is_none() {
+            return Ok(());
+        }
+        let active = || self.partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset());
+        let durable = self.sealing.front().map_or_else(active, Sealing::base_offset);
+        let mut latest = BTreeSet::new();
+        for (offset, value) in ledger.stored.iter().enumerate().take(durable.get() as usize).rev() {
+            if !latest.insert(key(&self.machine.config, value)) {
+                ledger.outdated.insert(offset as i64);
+            }
+        }
+        let mut exclusively = |work: &mut dyn FnMut()| {
+            work();
+            Ok(())
+        };
+        match compaction::run(&self.partition, Mode::Real { durable, exclusively: &mut exclusively }, &mut |_, _| true) {
+            Ok(outcome) => ledger.compacted |= outcome.compacted_to.is_some_and(|end| end == durable),
+            Err(error) => {
+                ledger.compacted = false;
+                self.interrupted = matches!(error, Error::HalfCompacted { .. });
+            }
+        }
+        Ok(())
+    }
+
+    /// While the process lives, readers see just what was appended whole and neither deleted nor outdated.
     fn check(&self, ledger: &Ledger) -> Verdict<()> {
         let (found, damaged) = read_all(&self.partition)?;
         let start = self.partition.bounds().log_start.get();
-        let wanted = (0..).zip(ledger.stored.iter().cloned()).skip(start as usize);
-        if damaged || start != ledger.start_least || !found.iter().cloned().eq(wanted) {
+        let is_there = |offset: i64| found.binary_search_by_key(&offset, |f| f.0).is_ok();
+        let goes = |offset: &i64| ledger.outdated.contains(offset) && (ledger.compacted || !is_there(*offset));
+        let wanted = (0..).zip(ledger.stored.iter().cloned()).skip(start as usize).filter(|(offset, _)| !goes(offset));
+        if damaged || start != ledger.start_shown || !found.iter().cloned().eq(wanted) {
             let found: Vec<i64> = found.iter().map(|(offset, _)| *offset).collect();
             return Err(format!(
-                "readers see {found:?} (damage: {damaged}) from {start}; {} records are stored from {}",
+                "readers see {found:?} (damage: {damaged}) from {start}; {} records are stored from {} without {:?} (compacted: {})",
                 ledger.stored.len(),
-                ledger.start_least
+                ledger.start_shown,
+                ledger.outdated,
+                ledger.compacted
             ));
         }
         Ok(())
@@ -329,6 +413,8 @@ pub(crate) fn run(machine: &Machine, ledger: &mut Ledger, steps: &[Step], fault:
                 process.delete_before(ledger, i64::from(*records));
                 true
             }
+            Step::Retain => process.retain(ledger).map(|()| true)?,
+            Step::Compact => process.compact(ledger).map(|()| true)?,
             Step::Look => {
                 if certain {
                     process.check(ledger)?;

@@ -69,7 +69,7 @@ fn compact(partition: &Arc<Partition>) -> Result<Outcome> {
         work();
         Ok(())
     };
-    run(partition, Mode::Real(&mut exclusively), &mut |_, _| true)
+    run(partition, Mode::Real { durable: Offset::MAX, exclusively: &mut exclusively }, &mut |_, _| true)
 }
 
 fn example() -> SimDisk {

@@ -91,7 +91,8 @@ impl Log {
                 Ok(())
             })
         };
-        match compaction::run(&self.partition, Mode::Real(&mut exclusively), &mut |_, _| true) {
+        let durable = self.committer.settle().expect("nothing fails");
+        match compaction::run(&self.partition, Mode::Real { durable, exclusively: &mut exclusively }, &mut |_, _| true) {
             Ok(outcome) => outcome.compacted_to.is_some(),
             Err(Error::Corrupt(_)) => false,
             Err(error) => panic!("{error}"),
