@@ -426,6 +426,18 @@ fn a_look_up_finds_what_a_range_finds_whatever_is_damaged_before_it() {
                 assert_eq!(by_offset, by_range, "offset {number}, damage {case:05b}, an entry for each {interval_bytes} bytes");
                 shown[usize::from(by_range.is_some())] += 1;
             }
+            let by_time = open(&disk);
+            for number in (0..10).rev() {
+                let first = by_time.offset_at(TimestampMs::new(TIME_MS + number), Patience::MayBlock).expect("no failure").map(Offset::get);
+                let want = found.iter().map(|record| record.0).find(|offset| *offset >= number);
+                assert_eq!(first, want, "time {number}, damage {case:05b}, an entry for each {interval_bytes} bytes");
+            }
+            let backwards = open(&disk);
+            let numbers = found.iter().rev().map(|record| Some(record.0)).chain([None]);
+            for (k, want) in (1..).zip(numbers) {
+                let last = backwards.nth_last(k, Patience::MayBlock).expect("records and damage, but no failure").map(Offset::get);
+                assert_eq!(last, want, "-{k}, damage {case:05b}, an entry for each {interval_bytes} bytes");
+            }
         }
     }
     assert!(shown.iter().all(|count| *count > 1000), "{shown:?}");
