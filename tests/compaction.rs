@@ -150,6 +150,11 @@ fn what_is_not_to_be_compacted_is_refused_and_stays_as_it_is() {
         let (code, why) = said(dry, dir.path());
         assert!(code == 1 && why.contains("cleanup.policy=compact") && why.contains("every record without a key goes"), "{code} {why}");
     }
+    let not_yet = "demo-0: nothing to compact: 100% of the log were not compacted yet, and min.cleanable.dirty.ratio=1 asks for more; a smaller one compacts it\n";
+    for dry in [&["compact"][..], &["compact", "--dry-run"]] {
+        let asked = [dry, &["-o", "cleanup.policy=compact,min.cleanable.dirty.ratio=1"]].concat();
+        assert_eq!(said(&asked, dir.path()), (0, not_yet.to_owned()));
+    }
     assert_eq!(said(&["compact", "-o", "cleanup.policy=shrink"], dir.path()).0, 2);
     assert_eq!(said(&["compact", "-o", COMPACT], &dir.parent().join("nowhere-0")).0, 2);
 

@@ -353,6 +353,42 @@ fn a_copy_of_a_segment_in_a_value_never_becomes_records() {
     }
 }
 
+/// Whoever cannot wait finds out that an entry lies, and comes again: what he has verified on the way must not answer him then.
+#[test]
+fn an_entry_that_leads_into_a_value_is_not_believed_by_who_comes_again() {
+    let strange = |n: i64| Batch::new(n, vec![Record::new(0, TIME_MS + n, Some(b"k"), Some(b"strange"))]).encode();
+    let copy = [strange(3), strange(4), strange(5)].concat();
+    let carrier = Piece {
+        bytes: Batch::new(2, vec![Record::new(0, TIME_MS + 2, None, Some(&copy))]).encode(),
+        records: vec![(2, TIME_MS + 2, copy.clone())],
+    };
+    let log = Log { segments: vec![(0, vec![batch(0, 2, Codec::None), carrier, batch(3, 1, Codec::None), batch(4, 1, Codec::None)])] };
+    let bytes = log.bytes(0);
+    let inner = bytes.windows(copy.len()).position(|window| window == copy).expect("the copy lies in the log") as u32;
+    for lie in [vec![(3, inner)], vec![(1, 0), (3, inner)], vec![(4, inner + strange(3).len() as u32)]] {
+        let disk = log.disk();
+        disk.write_file(format!("{DIRECTORY}/{:020}.index", 0), &offset_index(0, &lie));
+        for number in 0..5 {
+            let opened = open(&disk);
+            // The last records come from behind, over the same entries.
+            let _ = opened.nth_last(1, Patience::AtOnce);
+            for patience in [Patience::AtOnce, Patience::AtOnce, Patience::MayBlock, Patience::AtOnce] {
+                match opened.record(offset(number), patience) {
+                    Ok(Found::Record(record)) => {
+                        assert_eq!(
+                            record.value(),
+                            Some(log.records()[number as usize].2.as_slice()),
+                            "offset {number}, {lie:?}, {patience:?}"
+                        );
+                    }
+                    Err(Error::WouldBlock) if patience == Patience::AtOnce => {}
+                    other => panic!("offset {number}, {lie:?}, {patience:?}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_damaged_stretch_is_told_once() {
     let log = Log::of(|first, count| batch(first, count, Codec::None));
@@ -402,19 +438,25 @@ fn damaged_neighbours_cost_only_themselves() {
 #[test]
 fn a_look_up_finds_what_a_range_finds_whatever_is_damaged_before_it() {
     type Spoil = fn(&mut [u8]);
-    let spoils: [Spoil; 4] = [|_| {}, |bytes| bytes[61..].fill(0), |bytes| bytes.fill(0), |bytes| bytes[11] ^= 0x40];
+    // Nothing; the records; all; the length; the base offset.
+    let spoils: [Spoil; 5] = [|_| {}, |bytes| bytes[61..].fill(0), |bytes| bytes.fill(0), |bytes| bytes[11] ^= 0x40, |bytes| bytes[6] ^= 1];
     let pieces = |from: i64| (from..from + 5).map(|n| batch(n, 1, Codec::None)).collect::<Vec<_>>();
     let log = Log { segments: vec![(0, pieces(0)), (5, pieces(5))] };
     let (bytes, starts) = (log.bytes(0), entries(&log.bytes(0)));
+    // Entries for every second batch; those of older brokers, each for an append of two batches; none.
+    let indexes = [vec![(2, starts[2]), (4, starts[4])], vec![(2, starts[1]), (4, starts[3])], vec![]];
     let mut shown = [0; 2];
-    for interval_bytes in [50, 150, 4096] {
-        let disk = log.disk_indexed(interval_bytes);
-        for case in 0..4_usize.pow(5) {
+    for index in indexes {
+        let disk = log.disk();
+        let index: Vec<(i64, u32)> = index.into_iter().map(|(offset, at)| (offset, at as u32)).collect();
+        disk.write_file(format!("{DIRECTORY}/{:020}.index", 0), &offset_index(0, &index));
+        for case in 0..5_usize.pow(5) {
             let mut damaged = bytes.clone();
             for (number, start) in starts.iter().enumerate() {
                 let end = starts.get(number + 1).copied().unwrap_or(bytes.len());
-                spoils[case >> (2 * number) & 3](&mut damaged[*start..end]);
+                spoils[case / 5_usize.pow(number as u32) % 5](&mut damaged[*start..end]);
             }
+            let what = format!("damage {case}, index {index:?}");
             disk.write_file(log_path(0), &damaged);
             let (found, _) = range(&open(&disk));
             for number in 0..5 {
@@ -423,20 +465,20 @@ fn a_look_up_finds_what_a_range_finds_whatever_is_damaged_before_it() {
                     Ok(Found::Record(record)) => record.value().map(<[u8]>::to_vec),
                     Ok(Found::Absent(_)) | Err(_) => None,
                 };
-                assert_eq!(by_offset, by_range, "offset {number}, damage {case:05b}, an entry for each {interval_bytes} bytes");
+                assert_eq!(by_offset, by_range, "offset {number}, {what}");
                 shown[usize::from(by_range.is_some())] += 1;
             }
             let by_time = open(&disk);
             for number in (0..10).rev() {
                 let first = by_time.offset_at(TimestampMs::new(TIME_MS + number), Patience::MayBlock).expect("no failure").map(Offset::get);
-                let want = found.iter().map(|record| record.0).find(|offset| *offset >= number);
-                assert_eq!(first, want, "time {number}, damage {case:05b}, an entry for each {interval_bytes} bytes");
+                let want = found.iter().find(|record| record.1 >= TIME_MS + number).map(|record| record.0);
+                assert_eq!(first, want, "time {number}, {what}");
             }
             let backwards = open(&disk);
             let numbers = found.iter().rev().map(|record| Some(record.0)).chain([None]);
             for (k, want) in (1..).zip(numbers) {
                 let last = backwards.nth_last(k, Patience::MayBlock).expect("records and damage, but no failure").map(Offset::get);
-                assert_eq!(last, want, "-{k}, damage {case:05b}, an entry for each {interval_bytes} bytes");
+                assert_eq!(last, want, "-{k}, {what}");
             }
         }
     }

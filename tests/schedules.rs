@@ -209,6 +209,34 @@ fn every_append_is_answered_and_what_is_said_to_be_durable_is() {
 }
 
 #[test]
+fn what_is_called_durable_is_though_the_log_rolls_meanwhile() {
+    in_many_orders(|| {
+        let disk = disk();
+        let partition = partition(&disk);
+        let committer = Arc::new(Committer::new(partition.clone(), None).expect("threads"));
+        let appender = {
+            let (committer, partition, disk) = (committer.clone(), partition.clone(), disk.clone());
+            thread::spawn(move || {
+                for number in 0..3 {
+                    append(&committer, &partition, &disk, format!("value {number}"), false).expect("an append");
+                    committer.roll().expect("a roll");
+                }
+            })
+        };
+        for _ in 0..2 {
+            let durable = committer.make_durable().expect("nothing fails").get();
+            let after = after_power_cut(&disk);
+            assert!(after.bounds().log_end.get() >= durable, "{durable}");
+            for offset in 0..durable {
+                assert_eq!(value_at(&after, offset), Some(format!("value {offset}")), "below {durable}");
+            }
+        }
+        appender.join().expect("no panic");
+        committer.close().expect("a clean close");
+    });
+}
+
+#[test]
 fn a_failed_sync_reaches_all_that_wait_and_nothing_is_acknowledged_behind_it() {
     in_many_orders(|| {
         let disk = disk();

@@ -205,7 +205,7 @@ impl Committer {
     ///
     /// # Errors
     /// As [`Committer::with_writer`]; a failed fsync.
-    pub(crate) fn settle(&self) -> Result<Offset> {
+    pub fn make_durable(&self) -> Result<Offset> {
         let partition = &self.shared.partition;
         let active = self.with_writer(|_| Ok(partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset())))?;
         let (sender, receiver) = mpsc::sync_channel(1);

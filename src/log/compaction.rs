@@ -73,6 +73,13 @@ pub struct Outcome {
     pub gone: Gone,
 }
 
+impl Outcome {
+    /// That of a compaction that is not due.
+    pub(crate) fn nothing(plan: Plan) -> Outcome {
+        Outcome { plan, compacted_to: None, segments: (0, 0), bytes: (0, 0), kept: 0, gone: Gone::default() }
+    }
+}
+
 /// Told the bytes done and all of them; `false` ends the compaction.
 pub type Progress<'p> = dyn FnMut(u64, u64) -> bool + 'p;
 
@@ -188,11 +195,21 @@ fn plan_up_to(partition: &Partition, layout: &Layout, most: Offset, now: Timesta
 /// Whether compaction is due, and why. Nothing is written.
 ///
 /// # Errors
-/// What the system says.
+/// [`Error::NotCompacted`] for a log that is not to be compacted; what the system says.
 pub fn plan(partition: &Partition) -> Result<Plan> {
+    must_be_asked_for(partition)?;
     partition.refresh()?;
     let stable = partition.last_stable_offset(Patience::MayBlock)?;
     plan_up_to(partition, &partition.layout_full(), stable, partition.clock().now())
+}
+
+fn must_be_asked_for(partition: &Partition) -> Result<()> {
+    if partition.config().cleanup_policy.compact {
+        return Ok(());
+    }
+    let reason =
+        "cleanup.policy does not say so; with cleanup.policy=compact every record without a key goes, and all but the latest of each key";
+    Err(Error::NotCompacted { reason: reason.to_owned() })
 }
 
 /// What counts the bytes that are passed over.
@@ -219,21 +236,17 @@ impl Meter<'_> {
 /// # Errors
 /// [`Error::NotCompacted`] with what to do; damage; what the system says. What was exchanged before stays so, the rest is as it was.
 pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut Progress<'p>) -> Result<Outcome> {
-    if !partition.config().cleanup_policy.compact {
-        let reason = "cleanup.policy does not say so; with cleanup.policy=compact every record without a key goes, and all but the latest of each key";
-        return Err(Error::NotCompacted { reason: reason.to_owned() });
-    }
+    must_be_asked_for(partition)?;
     let now = partition.clock().now();
     let layout = partition.layout_full();
     let dir = partition.directory().clone();
     // A snapshot of producers may know of an open transaction whose records retention took, and which still may come to an end.
     let known = partition.last_stable_offset(Patience::MayBlock)?;
     let most = if let Mode::Real { durable, .. } = &mode { known.min(*durable) } else { known };
-    let nothing = |plan| Outcome { plan, compacted_to: None, segments: (0, 0), bytes: (0, 0), kept: 0, gone: Gone::default() };
     // What the log itself says of open transactions can only leave less to do, so it is not read where there is nothing to do anyway.
     let plan = plan_up_to(partition, &layout, most, now)?;
     if !plan.due {
-        return Ok(nothing(plan));
+        return Ok(Outcome::nothing(plan));
     }
     let all = bytes_of(&layout, 0..layout.segments.len());
     let mut meter = Meter { progress, done: 0, told: 0, total: 3 * all };
@@ -244,7 +257,7 @@ pub fn run<'p>(partition: &Arc<Partition>, mut mode: Mode<'_>, progress: &'p mut
     }
     let log_end = partition.bounds().log_end;
     let most = history.first_open().unwrap_or(log_end).min(most);
-    let mut outcome = nothing(plan_up_to(partition, &layout, most, now)?);
+    let mut outcome = Outcome::nothing(plan_up_to(partition, &layout, most, now)?);
     if !outcome.plan.due {
         return Ok(outcome);
     }

@@ -157,11 +157,22 @@ pub fn plan(partition: &Partition, patience: Patience) -> Result<Plan> {
 /// Takes what the rules name, durably: the log start offset is raised first, so that nothing that was gone comes back after a crash. The files keep
 /// existing under `.deleted` until `file.delete.delay.ms` has passed.
 ///
+/// Only what an `earlier` plan named goes, too: the caller has synced the log since, so that no crash takes records which it counted as kept. Returns
+/// what went.
+///
 /// # Errors
 /// What the system says; [`Error::TopicName`].
-pub fn carry_out(partition: &Arc<Partition>, writer: &mut Writer) -> Result<Plan> {
+pub fn carry_out(partition: &Arc<Partition>, writer: &mut Writer, earlier: &Plan) -> Result<Plan> {
     partition.may_write()?;
-    let plan = plan(partition, Patience::MayBlock)?;
+    let mut plan = plan(partition, Patience::MayBlock)?;
+    let agreed = plan
+        .removals
+        .iter()
+        .zip(&earlier.removals)
+        .take_while(|(now, before)| (now.base, now.until) == (before.base, before.until))
+        .count();
+    plan.takes_active &= agreed == plan.removals.len();
+    plan.removals.truncate(agreed);
     let Some(first_kept) = plan.first_kept() else { return Ok(plan) };
     if plan.takes_active {
         writer.roll_now()?;

@@ -5,8 +5,9 @@
 //! stretches with the offsets they cost, and the torn tail. It judges one segment; whether a tail at its end is torn or damage depends on
 //! the segments behind it, which the caller knows.
 //!
-//! A stretch is left behind only at a *right place*: a batch from which an unbroken chain leads to the end of the segment, to a torn
-//! tail or to a place that the offset index names. A value may contain a copy of a segment, so a right CRC alone proves nothing.
+//! A stretch is left behind only at a *right place*: a batch from which a chain of batches leads to the end of the segment, to a torn
+//! tail or to a place that the offset index names. A value may contain a copy of a segment, so a right CRC alone proves nothing. Damaged batches on
+//! the way do not break the chain as long as their headers lead on: look-ups, which verify what they serve and not what they pass over, find the same.
 
 use crate::error::Fault;
 use crate::log::batch::{ATTRIBUTES, BATCH_LENGTH, BatchHeader, CRC, HEADER_SIZE, PARTITION_LEADER_EPOCH, Step, verify_crc};
@@ -152,6 +153,8 @@ struct Pass<'a> {
     rule: IndexRule,
     pending: Option<Pending>,
     failed_starts: HashSet<u64>,
+    /// The places of the last chain that was followed to its goal, in order.
+    proven: Vec<u64>,
     /// The positions and last offsets that the offset index names, in order, once a place had to be looked for. In the file half of them may have
     /// been lost, so that their order there means nothing.
     named: Option<Vec<(u64, Offset)>>,
@@ -166,6 +169,7 @@ pub fn scan(log: &[u8], scope: Scope<'_>) -> Scan {
         rule: IndexRule::new(scope.base, scope.interval_bytes),
         pending: None,
         failed_starts: HashSet::new(),
+        proven: Vec::new(),
         named: None,
         scan: Scan {
             index: Vec::new(),
@@ -346,7 +350,7 @@ impl Pass<'_> {
         let by_index = named[named.partition_point(|(position, _)| *position <= bad)..]
             .iter()
             .find(
-                |(position, offset)| matches!(right(log, *position, expected, scope), Right::Yes(header) if header.last_offset == *offset),
+                |(position, offset)| matches!(right(log, *position, expected, scope), Right::Yes(header) if header.last_offset <= *offset),
             )
             .map(|(position, _)| *position);
         let end = by_index.unwrap_or(self.log.len() as u64);
@@ -393,8 +397,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether an unbroken chain of right batches leads from a place to the segment's end, a torn tail or a place the index names. Batches whose CRC
-    /// alone is wrong do not break it: look-ups pass over them, too, by the same headers (`seek`).
+    /// Whether a chain of batches, the first of them right, leads from a place to the segment's end, a torn tail or a place the index names. Batches whose
+    /// CRC alone is wrong do not break it: look-ups pass over them, too, by the same headers (`seek`).
     ///
     /// A stretch that cost no offset is unlikely: a batch behind it that claims the very next offset may have lost the bytes of its base offset,
     /// which no CRC covers, to a torn write. It counts only where the batch behind it agrees.
@@ -414,12 +418,16 @@ impl Pass<'_> {
                     break false;
                 }
                 Right::Yes(header) => {
-                    good += 1;
-                    doubtful = (good == 1 && header.base_offset == expected).then(|| header.next_offset());
-                    expected = header.next_offset();
-                    if self.named().binary_search(&(at, header.last_offset)).is_ok() {
+                    // Older brokers name the first batch of an append, with the last offset of all.
+                    if self.names(at, if good > 0 { expected } else { header.last_offset }) {
                         break true;
                     }
+                    good += 1;
+                    doubtful = (good == 1 && header.base_offset == expected).then(|| header.next_offset());
+                    if doubtful.is_none() && self.proven.binary_search(&at).is_ok() {
+                        break true;
+                    }
+                    expected = header.next_offset();
                     at += u64::from(header.size);
                 }
                 _ if doubtful.is_some() => break false,
@@ -429,7 +437,9 @@ impl Pass<'_> {
                 Right::OutOfOrder(..) | Right::No(..) => break good > 0 && self.is_torn(at, expected),
             }
         };
-        if !verdict {
+        if verdict {
+            self.proven = seen;
+        } else {
             self.failed_starts.extend(seen);
         }
         verdict

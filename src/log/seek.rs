@@ -9,7 +9,7 @@ use crate::log::batch::{BatchHeader, MAGIC, Step, verify_crc};
 use crate::log::bytes::Shared;
 use crate::log::compression::DecodeError;
 use crate::log::handle::{Batch, Body, Record};
-use crate::log::index::OffsetIndex;
+use crate::log::index::{OffsetEntry, OffsetIndex, fits};
 use crate::log::partition::{Layout, Partition};
 use crate::log::record;
 use crate::log::scan::{Damage, offsets_in};
@@ -376,7 +376,7 @@ pub(crate) fn seek(open: &OpenSegment, log: &[u8], bounds: SegmentBounds, target
         }
         at = index.entry(i).ok_or(Trouble::Index)?.position.get();
     } else if open.scan.is_none() && !verified::contains(open.instance, Subject::OffsetEntry, NO_ENTRY) {
-        verify_start(open, log, &index, patience)?;
+        verify_start(open, log, &index, limit, patience)?;
     }
     let started = at;
     let mut passed = None;
@@ -418,27 +418,21 @@ fn verify_entry(
     patience: Patience,
 ) -> Result<(), Trouble> {
     let entry = index.entry(i).ok_or(Trouble::Index)?;
-    let next = if i + 1 < index.len() { Some(index.entry(i + 1).ok_or(Trouble::Index)?) } else { None };
+    let next = entry_within(log, index, i + 1)?;
     if next.is_some_and(|n| n.offset <= entry.offset || n.position <= entry.position) {
         return Err(Trouble::Index);
     }
     let at = entry.position.get();
     let until = next.map_or(log.len() as u64, |n| n.position.get());
-    if patience == Patience::AtOnce && !open.log.is_resident(at..until.min(at + 8192).max(at)) {
-        return Err(Trouble::Cold);
-    }
+    must_be_resident(open, at..until.max(at), patience)?;
     let Ok(Step::Batch(header)) = BatchHeader::read(log, at as usize) else { return Err(Trouble::Index) };
     if header.base_offset > entry.offset || !index.lies_behind(i, header.base_offset, at) {
         return Err(Trouble::Index);
     }
-    verify(open, log, at, (index.base(), limit), patience).map_err(|trouble| match trouble {
-        Trouble::Cold => Trouble::Cold,
-        _ => Trouble::Index,
-    })?;
     // A value may hold a copy of a segment: only the chain of batches that the log itself makes leads from one entry to the next. And no CRC covers
     // a base offset: that one of these batches holds the offset of the entry tells that they stand where they say.
     let mut is_held = false;
-    let last = pass_over(log, at..until, |header, last| {
+    let last = pass_over(log, at..until, (index.base(), limit), |header, last| {
         if header.last_offset >= entry.offset && last.is_none_or(|last| last < entry.offset) {
             is_held = header.is_wrapper() || header.base_offset <= entry.offset;
         }
@@ -447,6 +441,11 @@ fn verify_entry(
     if !is_held || next.is_some_and(|n| last >= Some(n.offset)) {
         return Err(Trouble::Index);
     }
+    // Not before: a batch that counts as verified is served to whoever an entry leads there.
+    verify(open, log, at, (index.base(), limit), patience).map_err(|trouble| match trouble {
+        Trouble::Cold => Trouble::Cold,
+        _ => Trouble::Index,
+    })?;
     verified::remember(open.instance, Subject::OffsetEntry, i as u64);
     Ok(())
 }
@@ -454,15 +453,13 @@ fn verify_entry(
 /// Verifies what stands before the first entry as if there were one for the start of the segment: a chain of batches leads from there to the first entry's,
 /// or to the end. Without it a look-up would pass over damage there by headers that nothing vouches for, and find what a thorough pass does not.
 #[cold]
-fn verify_start(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, patience: Patience) -> Result<(), Trouble> {
-    let next = if index.is_empty() { None } else { Some(index.entry(0).ok_or(Trouble::Index)?) };
+fn verify_start(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, limit: Option<Offset>, patience: Patience) -> Result<(), Trouble> {
+    let next = entry_within(log, index, 0)?;
     let until = next.map_or(log.len() as u64, |n| n.position.get());
-    if patience == Patience::AtOnce && !open.log.is_resident(0..until.min(8192)) {
-        return Err(Trouble::Cold);
-    }
-    let last = pass_over(log, 0..until, |header, last| {
-        let is_far = last.is_some() && u64::from(header.size) < WALK_MOST / 4 && until > WALK_MOST;
-        header.last_offset >= index.base() && !is_far
+    must_be_resident(open, 0..until, patience)?;
+    let last = pass_over(log, 0..until, (index.base(), limit), |header, last| {
+        // Small batches make entries: an index that has none was lost.
+        next.is_some() || until <= WALK_MOST || last.is_none() || u64::from(header.size) >= WALK_MOST / 4
     })?;
     if next.is_some_and(|n| last >= Some(n.offset)) {
         return Err(Trouble::Index);
@@ -471,18 +468,39 @@ fn verify_start(open: &OpenSegment, log: &[u8], index: &OffsetIndex<'_>, patienc
     Ok(())
 }
 
-/// Goes over the headers of a range, from batch to batch, which must rise and end where it ends. Each is shown with the last offset before it, and may be
-/// refused. Returns the last offset.
-fn pass_over(log: &[u8], range: Range<u64>, mut show: impl FnMut(&BatchHeader, Option<Offset>) -> bool) -> Result<Option<Offset>, Trouble> {
+/// An index entry; `None` where there is none, or where its batch lies behind the published end: entries are published first.
+fn entry_within(log: &[u8], index: &OffsetIndex<'_>, i: usize) -> Result<Option<OffsetEntry>, Trouble> {
+    if i >= index.len() {
+        return Ok(None);
+    }
+    index.entry(i).ok_or(Trouble::Index).map(|entry| Some(entry).filter(|entry| entry.position.get() < log.len() as u64))
+}
+
+/// Whoever cannot wait does not go over headers that are not in memory, or so many that asking for them takes long.
+fn must_be_resident(open: &OpenSegment, range: Range<u64>, patience: Patience) -> Result<(), Trouble> {
+    if patience == Patience::AtOnce && (range.end - range.start > WALK_MOST || !open.log.is_resident(range)) {
+        return Err(Trouble::Cold);
+    }
+    Ok(())
+}
+
+/// Goes from batch to batch by their headers, whose offsets must rise and lie within the bounds, and the last of which must end where the range ends. Each is
+/// shown with the last offset before it, and may be refused. Returns the last offset.
+fn pass_over(
+    log: &[u8],
+    range: Range<u64>,
+    (base, limit): SegmentBounds,
+    mut show: impl FnMut(&BatchHeader, Option<Offset>) -> bool,
+) -> Result<Option<Offset>, Trouble> {
     let (mut place, mut last) = (range.start, None);
     while place < range.end {
-        match BatchHeader::read(log, place as usize) {
-            Ok(Step::Batch(header)) if last.is_none_or(|last| header.base_offset > last) && show(&header, last) => {
-                last = Some(header.last_offset);
-                place += u64::from(header.size);
-            }
-            _ => return Err(Trouble::Index),
+        let Ok(Step::Batch(header)) = BatchHeader::read(log, place as usize) else { return Err(Trouble::Index) };
+        let is_within = fits(base, header.last_offset) && limit.is_none_or(|limit| header.last_offset < limit);
+        if !is_within || last.is_some_and(|last| header.base_offset <= last) || !show(&header, last) {
+            return Err(Trouble::Index);
         }
+        last = Some(header.last_offset);
+        place += u64::from(header.size);
     }
     if place == range.end { Ok(last) } else { Err(Trouble::Index) }
 }

@@ -106,8 +106,10 @@ impl Upkeep {
         self.may_go_on()?;
         // The log is not made ready for writing where there is nothing to do.
         let measured = compaction::plan(&self.partition)?;
-        let is_due = self.partition.config().cleanup_policy.compact && measured.due;
-        let durable = if is_due { self.committer.settle()? } else { Offset::ZERO };
+        if !measured.due {
+            return Ok(Outcome::nothing(measured));
+        }
+        let durable = self.committer.make_durable()?;
         let mut exclusively = |work: &mut dyn FnMut()| {
             self.committer.with_writer(|_| {
                 let active = self.partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset());
@@ -144,9 +146,11 @@ impl Upkeep {
         if plan.removals.is_empty() {
             return Ok(plan);
         }
+        // What was counted must not be lost: the log would keep less than it has to.
+        self.committer.make_durable()?;
         let plan = self.committer.with_writer(|writer| {
             self.held.keep(&self.partition, Offset::ZERO..plan.first_kept().unwrap_or_default());
-            retention::carry_out(&self.partition, writer)
+            retention::carry_out(&self.partition, writer, &plan)
         })?;
         for removal in &plan.removals {
             log::info!(

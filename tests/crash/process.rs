@@ -48,7 +48,7 @@ pub(crate) struct Ledger {
     pub(crate) start_shown: i64,
     /// Offsets that a compaction was to take, since a later record has their key.
     pub(crate) outdated: BTreeSet<i64>,
-    /// Whether the last compaction went well, so that they are gone for readers.
+    /// Whether they are gone for readers: the last compaction that did something went well.
     pub(crate) compacted: bool,
 }
 
@@ -189,6 +189,7 @@ impl<'m> Process<'m> {
             if self.may_lose && (ledger.acknowledged..ledger.stored.len()).contains(&next) {
                 // The fsync of a recovery failed, and the next one found at its end what the disk really had.
                 ledger.stored.truncate(next);
+                ledger.outdated.split_off(&(next as i64));
             }
             self.writer = Some(writer);
         }
@@ -315,18 +316,19 @@ impl<'m> Process<'m> {
         }
     }
 
-    /// Takes the segments that are too many.
+    /// Takes the segments that are too many, once all is synced that is counted as kept.
     fn retain(&mut self, ledger: &mut Ledger) -> Verdict<()> {
         if self.poisoned || self.interrupted || self.writer(ledger).is_none() {
             return Ok(());
         }
-        let Some(writer) = &mut self.writer else { return Ok(()) };
         let Ok(plan) = retention::plan(&self.partition, Patience::MayBlock) else { return Ok(()) };
+        self.sync(ledger, None);
+        let Some(writer) = self.writer.as_mut().filter(|_| !self.poisoned) else { return Ok(()) };
         let before = self.partition.bounds().log_start.get();
         let first_kept = plan.first_kept().map_or(0, Offset::get);
         let goal = first_kept.max(before);
         ledger.start_most = ledger.start_most.max(goal);
-        let done = retention::carry_out(&self.partition, writer);
+        let done = retention::carry_out(&self.partition, writer, &plan);
         self.sealing.extend(writer.take_rolled());
         if done.is_ok() {
             ledger.start_least = ledger.start_least.max(first_kept);
@@ -334,6 +336,11 @@ impl<'m> Process<'m> {
         ledger.start_shown = self.partition.bounds().log_start.get();
         if ledger.start_shown != goal && (done.is_ok() || ledger.start_shown != before) {
             return Err(format!("retention was to raise the log start from {before} to {goal}, and it is {}", ledger.start_shown));
+        }
+        let left: u64 = self.partition.layout().segments.iter().map(|segment| segment.end()).sum();
+        let least = u64::try_from(self.machine.config.retention_bytes).unwrap_or(0);
+        if first_kept > before && left < least {
+            return Err(format!("retention was to leave {least} bytes, and left {left}"));
         }
         Ok(())
     }
@@ -346,21 +353,24 @@ impl<'m> Process<'m> {
         let active = || self.partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset());
         let durable = self.sealing.front().map_or_else(active, Sealing::base_offset);
         let mut latest = BTreeSet::new();
-        for (offset, value) in ledger.stored.iter().enumerate().take(durable.get() as usize).rev() {
-            if !latest.insert(key(&self.machine.config, value)) {
-                ledger.outdated.insert(offset as i64);
-            }
-        }
+        let of_later = |(_, value): &(usize, &Vec<u8>)| !latest.insert(key(&self.machine.config, value));
+        let stored = ledger.stored.iter().enumerate().take(durable.get() as usize);
+        let outdated: Vec<i64> = stored.rev().filter(of_later).map(|(offset, _)| offset as i64).collect();
+        let mut exchanged = false;
         let mut exclusively = |work: &mut dyn FnMut()| {
+            exchanged = true;
             work();
             Ok(())
         };
-        match compaction::run(&self.partition, Mode::Real { durable, exclusively: &mut exclusively }, &mut |_, _| true) {
-            Ok(outcome) => ledger.compacted |= outcome.compacted_to.is_some_and(|end| end == durable),
-            Err(error) => {
-                ledger.compacted = false;
-                self.interrupted = matches!(error, Error::HalfCompacted { .. });
-            }
+        let done = compaction::run(&self.partition, Mode::Real { durable, exclusively: &mut exclusively }, &mut |_, _| true);
+        self.interrupted = matches!(done, Err(Error::HalfCompacted { .. }));
+        if exchanged || self.interrupted {
+            ledger.outdated.extend(outdated);
+        }
+        match done {
+            // One that had nothing to do leaves what the one before it came to.
+            Ok(outcome) => ledger.compacted |= outcome.compacted_to == Some(durable),
+            Err(_) => ledger.compacted = false,
         }
         Ok(())
     }

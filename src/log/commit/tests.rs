@@ -90,14 +90,14 @@ fn a_durable_append_survives_the_loss_of_all_that_was_not_synced() {
 }
 
 #[test]
-fn what_is_settled_survives_the_loss_of_all_that_was_not_synced() {
+fn what_was_made_durable_survives_the_loss_of_all_that_was_not_synced() {
     let disk = disk();
     let config = LogConfig { segment_bytes: 200, ..LogConfig::default() };
     let partition = partition(&disk, config.clone());
     let committer = Committer::new(partition.clone(), None).expect("threads");
     for number in 0..40 {
         committer.append_and_wait(request(&partition, &[format!("value {number}")]), false).expect("an append");
-        let durable = committer.settle().expect("nothing fails");
+        let durable = committer.make_durable().expect("nothing fails");
         let after = self::partition(&disk.crash(&mut |_| 0), config.clone());
         assert!(durable == partition.layout().segments.last().expect("a segment").base_offset(), "{number}");
         assert_eq!(after.bounds().log_end.get(), number + 1, "what the active segment holds is durable, too");
@@ -105,8 +105,8 @@ fn what_is_settled_survives_the_loss_of_all_that_was_not_synced() {
     assert!(partition.layout().segments.len() > 10);
     committer.append_and_wait(request(&partition, &["unsynced".to_owned()]), false).expect("an append");
     disk.fail_at(1, Fault::Io);
-    assert!(matches!(committer.settle(), Err(Error::Io { .. })));
-    assert!(matches!(committer.settle(), Err(Error::Poisoned { .. })));
+    assert!(matches!(committer.make_durable(), Err(Error::Io { .. })));
+    assert!(matches!(committer.make_durable(), Err(Error::Poisoned { .. })));
 }
 
 #[test]

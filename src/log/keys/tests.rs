@@ -91,7 +91,7 @@ impl Log {
                 Ok(())
             })
         };
-        let durable = self.committer.settle().expect("nothing fails");
+        let durable = self.committer.make_durable().expect("nothing fails");
         match compaction::run(&self.partition, Mode::Real { durable, exclusively: &mut exclusively }, &mut |_, _| true) {
             Ok(outcome) => outcome.compacted_to.is_some(),
             Err(Error::Corrupt(_)) => false,
