@@ -226,9 +226,13 @@ fn what_is_called_durable_is_though_the_log_rolls_meanwhile() {
         for _ in 0..2 {
             let durable = committer.make_durable().expect("nothing fails").get();
             let after = after_power_cut(&disk);
-            assert!(after.bounds().log_end.get() >= durable, "{durable}");
+            assert!(after.bounds().log_end.get() >= durable, "what is called durable below {durable} is on the disk");
             for offset in 0..durable {
-                assert_eq!(value_at(&after, offset), Some(format!("value {offset}")), "below {durable}");
+                assert_eq!(
+                    value_at(&after, offset),
+                    Some(format!("value {offset}")),
+                    "what is called durable below {durable} is on the disk"
+                );
             }
         }
         appender.join().expect("no panic");

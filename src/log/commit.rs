@@ -204,7 +204,7 @@ impl Committer {
     /// offset below which nothing can be lost any more.
     ///
     /// # Errors
-    /// As [`Committer::with_writer`]; a failed fsync.
+    /// [`Error::Closed`], [`Error::Poisoned`]; what the system says where the log is made ready for writing, or of the fsync.
     pub fn make_durable(&self) -> Result<Offset> {
         let partition = &self.shared.partition;
         let active = self.with_writer(|_| Ok(partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset())))?;
