@@ -425,3 +425,37 @@ fn found_an_oracle_that_forgot_a_log_start_whose_sync_failed() {
     };
     assert_eq!(judge::case(&case, None), Ok(()));
 }
+
+/// A batch that lost its base offset claimed the first one, and an index entry that names it with its true offset vouched for it.
+#[test]
+fn found_a_batch_that_an_entry_of_another_offset_vouched_for() {
+    let case = Case {
+        life: Life {
+            shape: Shape {
+                segment_bytes: 1213,
+                segment_index_bytes: 256,
+                index_interval_bytes: 10,
+                batch_size: 432,
+                lz4: false,
+                retention_bytes: 3489,
+                keyed: true,
+            },
+            steps: vec![Step::Append(vec![vec![13, 16, 296, 13], vec![227, 8]]), Step::Append(vec![vec![11], vec![18, 39]])],
+            fault: None,
+        },
+        end: End {
+            survives: Survives {
+                reorder: true,
+                choices: vec![
+                    39, 135, 119, 240, 153, 11, 192, 29, 214, 173, 239, 118, 26, 215, 65, 30, 108, 188, 188, 229, 29, 191, 184, 124, 246,
+                    168, 144, 117, 4, 226, 91, 59, 212, 211, 179, 11, 177, 127, 28, 167, 233, 46, 68, 200, 128, 63, 205, 193, 224, 138, 2,
+                    167, 5, 204, 126, 14, 51, 198, 112, 20, 141, 89, 43, 134, 155, 198, 171, 106, 43, 71, 111, 161, 238, 128, 77, 107, 241,
+                    244, 49, 203,
+                ],
+            },
+            recoveries: vec![],
+            last: Some(Survives::default()),
+        },
+    };
+    assert_eq!(judge::case(&case, None), Ok(()));
+}

@@ -347,12 +347,13 @@ impl Pass<'_> {
         }
         let (log, scope) = (self.log, self.scope);
         let named = self.named();
-        let by_index = named[named.partition_point(|(position, _)| *position <= bad)..]
-            .iter()
-            .find(
-                |(position, offset)| matches!(right(log, *position, expected, scope), Right::Yes(header) if header.last_offset <= *offset),
-            )
-            .map(|(position, _)| *position);
+        let is_right = |(position, offset): &(u64, Offset)| match right(log, *position, expected, scope) {
+            // Older brokers name the first batch of an append, with the last offset of all; not one that may have lost its base offset (`leads_on`).
+            Right::Yes(header) => header.last_offset == *offset || (header.last_offset < *offset && header.base_offset > expected),
+            _ => false,
+        };
+        let behind = &named[named.partition_point(|(position, _)| *position <= bad)..];
+        let by_index = behind.iter().find(|named| is_right(named)).map(|(position, _)| *position);
         let end = by_index.unwrap_or(self.log.len() as u64);
         if self.reaches(bad, end) {
             return by_index;
@@ -418,13 +419,14 @@ impl Pass<'_> {
                     break false;
                 }
                 Right::Yes(header) => {
-                    // Older brokers name the first batch of an append, with the last offset of all.
-                    if self.names(at, if good > 0 { expected } else { header.last_offset }) {
+                    if self.named().binary_search(&(at, header.last_offset)).is_ok() {
                         break true;
                     }
                     good += 1;
                     doubtful = (good == 1 && header.base_offset == expected).then(|| header.next_offset());
-                    if doubtful.is_none() && self.proven.binary_search(&at).is_ok() {
+                    // Older brokers name the first batch of an append, with the last offset of all.
+                    let least = if good == 1 { header.last_offset } else { expected };
+                    if doubtful.is_none() && (self.names(at, least) || self.proven.binary_search(&at).is_ok()) {
                         break true;
                     }
                     expected = header.next_offset();
