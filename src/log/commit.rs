@@ -153,16 +153,7 @@ impl Committer {
     /// # Errors
     /// As [`Writer::append`].
     pub fn append_and_wait(&self, prepared: Prepared, durable: bool) -> Result<Appended> {
-        let (sender, receiver) = mpsc::sync_channel(1);
-        self.append(
-            prepared,
-            durable,
-            Box::new(move |result| {
-                // Nobody waits any more only where the waiting thread is gone.
-                let _ = sender.send(result);
-            }),
-        );
-        receiver.recv().unwrap_or(Err(Error::Closed))
+        answer(|done| self.append(prepared, durable, done))
     }
 
     /// Makes everything appended so far durable.
@@ -206,14 +197,9 @@ impl Committer {
     /// # Errors
     /// [`Error::Closed`], [`Error::Poisoned`]; what the system says where the log is made ready for writing, or of the fsync.
     pub fn make_durable(&self) -> Result<Offset> {
-        let partition = &self.shared.partition;
-        let active = self.with_writer(|_| Ok(partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset())))?;
-        let (sender, receiver) = mpsc::sync_channel(1);
-        self.sync(Box::new(move |result| {
-            // Nobody waits any more only where the waiting thread is gone.
-            let _ = sender.send(result);
-        }));
-        receiver.recv().unwrap_or(Err(Error::Closed)).map(|()| active)
+        let active = self.with_writer(|_| Ok(self.shared.partition.layout().active_base()))?;
+        answer(|done| self.sync(done))?;
+        Ok(active)
     }
 
     /// Why appends are refused, after a failed fsync.
@@ -275,6 +261,16 @@ impl Committer {
         }
         closed
     }
+}
+
+/// Asks for something and waits for its answer; [`Error::Closed`] where none comes.
+fn answer<T: Send + 'static>(ask: impl FnOnce(Done<T>)) -> Result<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    ask(Box::new(move |result| {
+        // Nobody waits any more only where the waiting thread is gone.
+        let _ = sender.send(result);
+    }));
+    receiver.recv().unwrap_or(Err(Error::Closed))
 }
 
 impl Drop for Committer {

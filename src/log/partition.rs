@@ -67,6 +67,11 @@ impl Layout {
         }
     }
 
+    /// The base offset of the last segment, the one that is appended to; 0 where there is none.
+    pub fn active_base(&self) -> Offset {
+        self.segments.last().map_or(Offset::ZERO, |active| active.base_offset())
+    }
+
     /// The place of the segment with the greatest base offset at or below an offset.
     #[inline]
     pub fn floor(&self, offset: Offset) -> Option<usize> {

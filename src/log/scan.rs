@@ -510,7 +510,12 @@ fn whole(log: &[u8], at: u64) -> Option<BatchHeader> {
 }
 
 fn in_order(header: &BatchHeader, expected: Offset, scope: Scope<'_>) -> bool {
-    header.base_offset >= expected && fits(scope.base, header.last_offset) && scope.limit.is_none_or(|limit| header.last_offset < limit)
+    header.base_offset >= expected && ends_within(header, scope.base, scope.limit)
+}
+
+/// Whether the last offset of a batch is one that the segment can hold: an index can express it, and the next segment does not begin before it.
+pub(crate) fn ends_within(header: &BatchHeader, base: Offset, limit: Option<Offset>) -> bool {
+    fits(base, header.last_offset) && limit.is_none_or(|limit| header.last_offset < limit)
 }
 
 fn right(log: &[u8], at: u64, expected: Offset, scope: Scope<'_>) -> Right {

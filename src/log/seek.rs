@@ -9,10 +9,10 @@ use crate::log::batch::{BatchHeader, MAGIC, Step, verify_crc};
 use crate::log::bytes::Shared;
 use crate::log::compression::DecodeError;
 use crate::log::handle::{Batch, Body, Record};
-use crate::log::index::{OffsetEntry, OffsetIndex, fits};
+use crate::log::index::{OffsetEntry, OffsetIndex};
 use crate::log::partition::{Layout, Partition};
 use crate::log::record;
-use crate::log::scan::{Damage, offsets_in};
+use crate::log::scan::{Damage, ends_within, offsets_in};
 use crate::log::segment::{OpenSegment, Segment};
 use crate::log::verified::{self, Subject};
 use crate::types::{Offset, Patience, Position};
@@ -495,8 +495,7 @@ fn pass_over(
     let (mut place, mut last) = (range.start, None);
     while place < range.end {
         let Ok(Step::Batch(header)) = BatchHeader::read(log, place as usize) else { return Err(Trouble::Index) };
-        let is_within = fits(base, header.last_offset) && limit.is_none_or(|limit| header.last_offset < limit);
-        if !is_within || last.is_some_and(|last| header.base_offset <= last) || !show(&header, last) {
+        if !ends_within(&header, base, limit) || last.is_some_and(|last| header.base_offset <= last) || !show(&header, last) {
             return Err(Trouble::Index);
         }
         last = Some(header.last_offset);

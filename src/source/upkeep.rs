@@ -112,8 +112,7 @@ impl Upkeep {
         let durable = self.committer.make_durable()?;
         let mut exclusively = |work: &mut dyn FnMut()| {
             self.committer.with_writer(|_| {
-                let active = self.partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset());
-                self.held.keep(&self.partition, Offset::ZERO..active);
+                self.held.keep(&self.partition, Offset::ZERO..self.partition.layout().active_base());
                 work();
                 Ok(())
             })

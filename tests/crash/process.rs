@@ -350,8 +350,7 @@ impl<'m> Process<'m> {
         if self.poisoned || self.interrupted || !self.machine.config.cleanup_policy.compact || self.writer(ledger).is_none() {
             return Ok(());
         }
-        let active = || self.partition.layout().segments.last().map_or(Offset::ZERO, |active| active.base_offset());
-        let durable = self.sealing.front().map_or_else(active, Sealing::base_offset);
+        let durable = self.sealing.front().map_or_else(|| self.partition.layout().active_base(), Sealing::base_offset);
         let mut latest = BTreeSet::new();
         let of_later = |(_, value): &(usize, &Vec<u8>)| !latest.insert(key(&self.machine.config, value));
         let stored = ledger.stored.iter().enumerate().take(durable.get() as usize);
